@@ -1,0 +1,1 @@
+# The extension modules come with the Python layer.
