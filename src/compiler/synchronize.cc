@@ -143,8 +143,14 @@ class Synchronizer {
     });
   }
 
-  int16_t semaphore(const std::string& name, int initial) {
-    semaphores_.push_back({name, initial});
+  // A semaphore that this kernel does not use yet. Kernels of a core take turns with them: each leaves every
+  // semaphore as it found it.
+  int16_t semaphore(int initial) {
+    for (size_t k = 0; k < semaphores_.size(); ++k)
+      if (semaphores_[k].initial == initial && taken_.insert(static_cast<int16_t>(k)).second)
+        return static_cast<int16_t>(k);
+    semaphores_.push_back({fmt::format("{}{}", initial == 0 ? "ready" : "free", semaphores_.size()), initial});
+    taken_.insert(static_cast<int16_t>(semaphores_.size() - 1));
     return static_cast<int16_t>(semaphores_.size() - 1);
   }
 
@@ -200,7 +206,7 @@ class Synchronizer {
   }
 
   void connect(Node& from_item, Lane from, Node& to_item, Lane to, int16_t pool, int16_t slot) {
-    const int16_t sem = semaphore(fmt::format("{}.{}", pools_[pool].name, semaphores_.size()), 0);
+    const int16_t sem = semaphore(0);
     const int tokens = post_after(from_item, from, sem, pool, slot);
     wait_before(to_item, to, sem, tokens);
   }
@@ -260,7 +266,7 @@ class Synchronizer {
     for (auto& [last, last_item] : phases.last)
       for (auto& [first, first_item] : phases.first) {
         if (last == first) continue;
-        const int16_t sem = semaphore(fmt::format("{}.carried.{}", pools_[pool].name, semaphores_.size()), 0);
+        const int16_t sem = semaphore(0);
         const int tokens = post_after(*last_item, last, sem, pool, slot);
         wait_before(*first_item, first, sem, tokens);
         Instruction& prime = event(loop.before, engine_of(last), false);
@@ -289,8 +295,7 @@ class Synchronizer {
     for (Lane from : last)
       for (Lane to : first) {
         if (from == to) continue;
-        const int16_t sem = semaphore(fmt::format("{}.free.{}", pools_[pool].name, semaphores_.size()),
-                                      pools_[pool].depth);
+        const int16_t sem = semaphore(pools_[pool].depth);
         for (size_t s = 0; s < sites.size(); ++s) release(sites[s], phases[s], from, to, sem, pool);
       }
   }
@@ -310,7 +315,7 @@ class Synchronizer {
       Instruction& post = event_after(end, engine_of(from));
       for (auto& [lane, node] : phases.last) {
         if (lane == from || engine_lane(lane) == static_cast<int>(engine_of(from))) continue;
-        const int16_t done = semaphore(fmt::format("{}.done.{}", pools_[pool].name, semaphores_.size()), 0);
+        const int16_t done = semaphore(0);
         post.waits.push_back({done, post_after(*node, lane, done, pool, site.slot)});
       }
       post.posts.push_back({sem, 1});
@@ -322,7 +327,7 @@ class Synchronizer {
       return;
     }
     // A queue that used the tile inside a loop: gather its tokens into one.
-    const int16_t each = semaphore(fmt::format("{}.each.{}", pools_[pool].name, semaphores_.size()), 0);
+    const int16_t each = semaphore(0);
     const int tokens = post_after(last, from, each, pool, site.slot);
     Instruction& gather = event_after(end, engine_of(from));
     gather.waits.push_back({each, tokens});
@@ -381,6 +386,7 @@ class Synchronizer {
   Body top_;
   std::map<int16_t, std::vector<Site>> sites_;
   std::array<Engine, isa::kMaxQueues> queue_engine_{};
+  std::set<int16_t> taken_;
 };
 
 }  // namespace
