@@ -57,7 +57,7 @@ struct AccessPattern {
   int16_t buffer = -1;          // hbm: index into Program::buffers; sbuf, psum: index into CoreProgram::pools
   int16_t slot = -1;            // sbuf, psum: slot register that a `rotate` wrote
   int16_t partition = 0;        // first partition (sbuf, psum)
-  int16_t partitions = 1;       // number of partitions
+  int16_t partitions = 1;       // number of partitions: at most the chip's in sbuf and psum, any number in hbm
   int64_t offset = 0;           // hbm: from the buffer's start; sbuf, psum: from the slot's start in a partition
   int64_t partition_stride = 0; // hbm only: elements from one partition's data to the next
   SmallVector<Dim, 4> dims;     // free dimensions; none means one element per partition
@@ -103,7 +103,8 @@ enum class Opcode : uint8_t {
   gpsimd_kernel,            // the register program `kernel` over at most four operands (our addition)
   // DMA
   dma_copy,       // dst = src0, converted (through f32 where the types differ); accumulate: dst += src0
-  dma_transpose,  // dst[F,P] = src0[P,F]^T for one free dimension, types of 2 or 4 bytes
+  dma_transpose,  // dst[F,P] = src0[P,F]^T for one free dimension, types of 2 or 4 bytes; an HBM source may have more
+                  // than 128 rows (P up to 512, so that a transfer is long enough for the documented 90 % of the rate)
   dma_gather,     // dst[p,j,:] = src0.row(src1[p,j]); see `row_bytes`, `rows`
   dma_scatter,    // dst.row(src1[p,j]) = src0[p,j,:]; accumulate adds, rows in order of (p, j)
   // Sequencer
