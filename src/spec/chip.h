@@ -89,12 +89,22 @@ struct Chip {
   double dma_issue_dynamic_ns = 0;
   double dma_complete_ns = 0;               // last byte to the waiting engine
   double dma_transpose_fraction = 0.9;      // of the plain rate
+  double dma_transpose_sbuf_fraction = 0.5; // of the plain rate when both sides are on chip
   double dma_accumulate_fraction = 0.5;
+  int64_t dma_split_bytes = 512;            // a long contiguous run is split over engines in pieces of at least this
+  // Descriptors built by GpSimd: per descriptor and engine, and the payload's time over that of the practical rate.
+  double dma_gather_descriptor_ns = 0, dma_gather_payload_factor = 1;
+  double dma_scatter_descriptor_ns = 0, dma_scatter_payload_factor = 1;
+  int dma_dynamic_batch = 128;              // descriptors that one dma_issue_dynamic_ns builds
   int64_t dma_max_descriptor_bytes = 65536;
 
   // Features
   bool vector_perf_modes = true;
-  bool vector_gpsimd_share_port = true;
+  bool vector_gpsimd_share_port = true;  // while the vector engine is in a performance mode
+  bool fp8_perf_modes = false;           // 8-bit floats run at the rate of the 16-bit ones (vector, scalar)
+  bool hardware_dge = true;              // hardware descriptor generators
+  double strided_access_bytes = 0;       // innermost stride above which an SBUF access slows down; 0: never
+  double strided_access_factor = 1;      // ... by this factor
 
   // Host side (inputs to the model)
   double dispatch_eager_us = 55;        // host time of one eager operator on the real stack
