@@ -1,0 +1,115 @@
+#include "isa/access.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace opentrn::isa {
+namespace {
+
+int64_t floor_div(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+int64_t ceil_div(int64_t a, int64_t b) { return -floor_div(-a, b); }
+
+// Branch and bound over the steps, largest first: with strides of nested tiles each level leaves one or two
+// candidates, so that the search is linear; the greatest common divisor of what remains cuts the rest.
+struct Search {
+  const Step* steps;
+  int count;
+  const int64_t* reach;    // largest sum of steps[k..]
+  const int64_t* divisor;  // gcd of steps[k..]
+  int budget = 20000;
+
+  bool find(int k, int64_t low, int64_t high) {
+    if (high < 0 || low > reach[k]) return false;
+    if (low <= 0) return true;  // all remaining indices zero
+    if (k == count) return false;
+    if (floor_div(high, divisor[k]) < ceil_div(low, divisor[k])) return false;
+    if (--budget < 0) return true;
+    const Step& step = steps[k];
+    const int64_t first = std::max<int64_t>(0, ceil_div(low - reach[k + 1], step.bytes));
+    const int64_t last = std::min(step.count - 1, floor_div(high, step.bytes));
+    for (int64_t i = first; i <= last; ++i)
+      if (find(k + 1, low - i * step.bytes, high - i * step.bytes)) return true;
+    return false;
+  }
+};
+
+}  // namespace
+
+void ByteSet::add(Step step) {
+  if (step.count <= 1 || step.bytes == 0) return;
+  if (step.bytes < 0) {
+    base += step.bytes * (step.count - 1);
+    step.bytes = -step.bytes;
+  }
+  steps.push_back(step);
+  for (size_t i = steps.size() - 1; i > 0 && steps[i].bytes < steps[i - 1].bytes; --i) std::swap(steps[i], steps[i - 1]);
+  // A step that continues where the run ends lengthens the run; one that continues another step joins it.
+  while (!steps.empty() && steps[0].bytes <= run) {
+    run += steps[0].bytes * (steps[0].count - 1);
+    steps.erase(0);
+  }
+  for (size_t i = 1; i < steps.size();) {
+    if (steps[i].bytes == steps[i - 1].bytes) {
+      steps[i - 1].count += steps[i].count - 1;
+      steps.erase(i);
+    } else if (steps[i].bytes == steps[i - 1].bytes * steps[i - 1].count) {
+      steps[i - 1].count *= steps[i].count;
+      steps.erase(i);
+    } else {
+      ++i;
+    }
+  }
+}
+
+ByteSet byte_set(const AccessPattern& pattern) {
+  ByteSet set;
+  const int64_t size = size_of(pattern.dtype);
+  set.base = pattern.offset;
+  set.run = size;
+  for (size_t i = pattern.dims.size(); i-- > 0;) set.add({pattern.dims[i].stride * size, pattern.dims[i].count});
+  if (pattern.memory == Memory::hbm) set.add({pattern.partition_stride * size, pattern.partitions});
+  return set;
+}
+
+bool sum_in_interval(SmallVector<Step, 2 * kMaxSteps + 8> steps, int64_t low, int64_t high) {
+  int n = 0;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    Step step = steps[i];
+    if (step.count <= 1 || step.bytes == 0) continue;
+    if (step.bytes < 0) {
+      const int64_t shift = step.bytes * (step.count - 1);
+      low -= shift;
+      high -= shift;
+      step.bytes = -step.bytes;
+    }
+    steps[n++] = step;
+  }
+  std::sort(steps.begin(), steps.begin() + n, [](const Step& a, const Step& b) { return a.bytes > b.bytes; });
+  int m = 0;
+  for (int i = 0; i < n; ++i) {
+    if (m > 0 && steps[m - 1].bytes == steps[i].bytes)
+      steps[m - 1].count += steps[i].count - 1;
+    else
+      steps[m++] = steps[i];
+  }
+  int64_t reach[2 * kMaxSteps + 9], divisor[2 * kMaxSteps + 9];
+  reach[m] = 0;
+  divisor[m] = 0;
+  for (int i = m; i-- > 0;) {
+    reach[i] = reach[i + 1] + steps[i].bytes * (steps[i].count - 1);
+    divisor[i] = std::gcd(divisor[i + 1], steps[i].bytes);
+  }
+  return Search{steps.begin(), m, reach, divisor}.find(0, low, high);
+}
+
+bool overlap(const ByteSet& a, const ByteSet& b) {
+  if (a.base >= b.end() || b.base >= a.end()) return false;
+  SmallVector<Step, 2 * kMaxSteps + 8> steps;
+  for (const Step& step : a.steps) steps.push_back({-step.bytes, step.count});
+  for (const Step& step : b.steps) steps.push_back(step);
+  // b.base + sum(b) - a.base - sum(a) must lie in (-b.run, a.run).
+  const int64_t distance = b.base - a.base;
+  return sum_in_interval(steps, -b.run + 1 - distance, a.run - 1 - distance);
+}
+
+}  // namespace opentrn::isa
