@@ -1,5 +1,6 @@
 // A slow, plain evaluator of graphs, for tests: every operation as a loop over elements, no fusion, no tiles.
-// Arithmetic: f16, bf16 and f8 values are computed in f32 and rounded to their dtype after every operation.
+// Arithmetic: f16, bf16 and f8 values are computed in f32 and rounded to their dtype after every operation. Sums,
+// products and dot products accumulate in f64 and round once, so that they bound the error of any order of f32 sums.
 #pragma once
 
 #include <cstddef>

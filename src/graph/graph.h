@@ -67,7 +67,8 @@ enum class Op : uint8_t {
   sort,              // along dims[0]; stable; `integer` bit 0: descending; results: values (index 0), positions i64 (1)
   top_k,             // last dimension; `integer` = k; results values, positions
   cumulative_sum, cumulative_prod, cumulative_max, cumulative_min,  // along dims[0]
-  // Random: Philox4x32-10, key = scalar operand `seed` (i64), counter = scalar operand `offset` (i64) + position
+  // Random: Philox4x32-10, key = operand `seed` (i64: low word, high word). The element at row-major position p is number
+  // n = operand `offset` (i64) + p of the stream: word n % 4 of the block whose 128-bit counter is n / 4.
   random_bits,       // u32 per element
   // Optimisation barrier: keeps the operand's value rounded to its dtype (never fused away)
   rounded,
