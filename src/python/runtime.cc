@@ -1,11 +1,17 @@
+#include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
+#include <cstring>
+
+#include "base/error.h"
 #include "python/programs.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
 #include "runtime/memory.h"
+#include "runtime/origin.h"
 #include "runtime/settings.h"
 
 namespace opentrn::python {
@@ -100,6 +106,38 @@ nb::dict launches() {
   return d;
 }
 
+// A few bytes of device memory as they are when all work submitted before has run; asking costs no modelled time.
+struct Probe {
+  struct State {
+    std::atomic<bool> ready{false};
+    runtime::DeviceMemory* memory = nullptr;
+    const void* address = nullptr;
+    std::vector<std::byte> bytes;
+  };
+  std::shared_ptr<State> state;
+};
+
+nb::object probe(uint64_t address, int64_t bytes) {
+  const void* pointer = reinterpret_cast<const void*>(address);
+  const int index = runtime::device_of(pointer);
+  if (index < 0) throw UserError(fmt::format("address {:#x} is not in the memory of a device", address));
+  Device& device = Device::get(index);
+  if (!device.memory().host(pointer)) return nb::none();  // predict mode: there are no values
+  auto state = std::make_shared<Probe::State>();
+  state->memory = &device.memory();
+  state->address = pointer;
+  state->bytes.resize(static_cast<size_t>(bytes));
+  device.call_back(
+      [](void* argument) {
+        std::unique_ptr<std::shared_ptr<Probe::State>> owner(static_cast<std::shared_ptr<Probe::State>*>(argument));
+        Probe::State& s = **owner;
+        std::memcpy(s.bytes.data(), s.memory->host(s.address), s.bytes.size());
+        s.ready.store(true, std::memory_order_release);
+      },
+      new std::shared_ptr<Probe::State>(state));
+  return nb::cast(Probe{state});
+}
+
 }  // namespace
 
 void bind_runtime(nb::module_& module) {
@@ -134,6 +172,17 @@ void bind_runtime(nb::module_& module) {
   module.def("advance_host_ps", [](int device, int64_t ps) { Device::get(device).advance_host_ps(ps); },
              nb::arg("device"), nb::arg("ps"));
   module.def("memory_stats", [](int device) { return to_dict(Device::get(device).memory().stats()); }, nb::arg("device") = 0);
+
+  nb::class_<Probe>(module, "Probe", "Bytes of device memory, read in the order of the device's work.")
+      .def_prop_ro("ready", [](const Probe& p) { return p.state->ready.load(std::memory_order_acquire); })
+      .def_prop_ro("bytes", [](const Probe& p) -> nb::object {
+        if (!p.state->ready.load(std::memory_order_acquire)) return nb::none();
+        return nb::bytes(p.state->bytes.data(), p.state->bytes.size());
+      });
+  module.def("probe", &probe, nb::arg("address"), nb::arg("bytes"),
+             "Reads device memory without touching the clock; None in predict mode.");
+  module.def("describe_origin", [](int32_t origin) { return runtime::describe_origin(origin); }, nb::arg("origin"),
+             "The script's line behind an origin id, empty when unknown.");
 
   module.def("cache_stats", [] {
     runtime::CacheStats s = runtime::cache_stats();
