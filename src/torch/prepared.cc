@@ -1,0 +1,117 @@
+#include "torch/prepared.h"
+
+#include "torch/copy.h"
+#include "torch/device.h"
+#include "torch/generator.h"
+#include "torch/storage.h"
+
+namespace opentrn::bridge {
+namespace {
+
+bool same(const std::vector<uint64_t>& a, const c10::SmallVectorImpl<uint64_t>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(uint64_t)) == 0;
+}
+
+}  // namespace
+
+std::shared_ptr<const Prepared> PreparedTable::find(const Operands& operands) const {
+  std::lock_guard lock(mutex_);
+  if (slots_.empty()) return nullptr;
+  size_t mask = slots_.size() - 1;
+  for (size_t i = operands.hash & mask;; i = (i + 1) & mask) {
+    const Slot& slot = slots_[i];
+    if (!slot.prepared) return nullptr;
+    if (slot.hash == operands.hash && same(slot.key, operands.key)) return slot.prepared;
+  }
+}
+
+void PreparedTable::insert(const Operands& operands, std::shared_ptr<const Prepared> prepared) {
+  std::lock_guard lock(mutex_);
+  if (used_ >= kMostEntries) {
+    slots_.clear();
+    used_ = 0;
+  }
+  if (slots_.size() < 2 * (used_ + 1)) {
+    std::vector<Slot> old = std::move(slots_);
+    slots_ = std::vector<Slot>(std::max<size_t>(16, old.size() * 2));
+    for (Slot& slot : old) {
+      if (!slot.prepared) continue;
+      size_t mask = slots_.size() - 1, i = slot.hash & mask;
+      while (slots_[i].prepared) i = (i + 1) & mask;
+      slots_[i] = std::move(slot);
+    }
+  }
+  size_t mask = slots_.size() - 1, i = operands.hash & mask;
+  while (slots_[i].prepared) {
+    if (slots_[i].hash == operands.hash && same(slots_[i].key, operands.key)) return;
+    i = (i + 1) & mask;
+  }
+  slots_[i] = {operands.hash, {operands.key.begin(), operands.key.end()}, std::move(prepared)};
+  ++used_;
+}
+
+void PreparedTable::clear() {
+  std::lock_guard lock(mutex_);
+  slots_.clear();
+  used_ = 0;
+}
+
+size_t PreparedTable::size() const {
+  std::lock_guard lock(mutex_);
+  return used_;
+}
+
+void launch(const Prepared& prepared, const Operands& operands, int32_t origin,
+            c10::SmallVectorImpl<at::Tensor>& results) {
+  for (const Prepared::Resize& resize : prepared.resizes)
+    resize_tensor(*operands.tensors[resize.tensor], resize.sizes, resize.strides);
+
+  for (const Prepared::Output& output : prepared.outputs) {
+    if (!output.defined) {
+      results.emplace_back();
+    } else if (output.contiguous) {
+      results.push_back(make_contiguous(operands.device, output.sizes, output.dtype, origin));
+    } else {
+      results.push_back(make_tensor(operands.device, output.sizes, output.strides, output.dtype, origin));
+    }
+  }
+
+  if (prepared.kernel) {
+    c10::SmallVector<void*, 16> buffers;
+    for (const Prepared::Buffer& buffer : prepared.buffers) {
+      buffers.push_back(buffer.output ? address_of(*results[buffer.index].unsafeGetTensorImpl())
+                                      : address_of(*operands.tensors[buffer.index]));
+    }
+    PhiloxGenerator::Draw draw;
+    if (prepared.philox_elements) {
+      std::optional<at::Generator> generator;
+      if (operands.generator) generator = operands.generator->toGenerator();
+      draw = generator_of(generator, static_cast<c10::DeviceIndex>(operands.device)).draw(prepared.philox_elements);
+    }
+    c10::SmallVector<exec::ScalarValue, 16> scalars;
+    for (const Prepared::Scalar& scalar : prepared.scalars) {
+      switch (scalar.from) {
+        case Prepared::Scalar::From::number: scalars.push_back(operands.numbers[scalar.index]); break;
+        case Prepared::Scalar::From::constant:
+          scalars.push_back({exec::ScalarValue::Kind::integer, static_cast<double>(scalar.value), scalar.value});
+          break;
+        case Prepared::Scalar::From::seed:
+          scalars.push_back({exec::ScalarValue::Kind::integer, 0, static_cast<int64_t>(draw.seed)});
+          break;
+        case Prepared::Scalar::From::offset:
+          scalars.push_back({exec::ScalarValue::Kind::integer, 0, static_cast<int64_t>(draw.offset)});
+          break;
+      }
+    }
+    runtime::LaunchArguments arguments;
+    arguments.buffers = {buffers.data(), buffers.size()};
+    arguments.scalars = {scalars.data(), scalars.size()};
+    arguments.origin = origin;
+    device(operands.device).launch(current_stream(operands.device), prepared.kernel, arguments);
+  }
+
+  for (const Prepared::WriteBack& back : prepared.write_backs)
+    copy_on_device(*operands.tensors[back.tensor], *results[back.output].unsafeGetTensorImpl(), origin);
+}
+
+}  // namespace opentrn::bridge
