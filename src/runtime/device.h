@@ -47,7 +47,7 @@ struct Totals {
   int64_t host_ps = 0, core_ps = 0;   // the clock's hands
 };
 
-// One launch as the profile keeps it (48 bytes).
+// One launch or transfer as the profile keeps it.
 struct LaunchRecord {
   int64_t start_ps = 0, end_ps = 0;   // on the core
   int64_t host_ps = 0;                // host hand when it was dispatched
@@ -70,10 +70,11 @@ class Device {
   int lnc() const;
   DeviceMemory& memory();
 
-  // ---- streams and events
+  // ---- streams and events. Events of one device may be used with all others.
   StreamId new_stream(int priority);
   void wait_stream(StreamId stream, EventId event);           // later work of `stream` starts after the event
-  EventId record(StreamId stream);                            // a new event at the end of the stream's work so far
+  EventId record(StreamId stream);                            // a new event at the end of the stream's work so far,
+                                                              // not before the host's hand
   void release(EventId event);
   bool query(EventId event);                                  // by modelled time; costs the host a fixed amount
   bool query_stream(StreamId stream);
@@ -83,8 +84,11 @@ class Device {
   double elapsed_ms(EventId start, EventId end) const;        // modelled
 
   // ---- work
+  // Throws UserError when number, place or size of the arguments does not fit the program.
   void launch(StreamId stream, const std::shared_ptr<const Kernel>& kernel, const LaunchArguments& arguments);
-  // `blocking`: the host memory may be changed as soon as the call returns.
+  // `blocking`: the host memory may be changed as soon as the call returns. Up to 64 KiB travel with the request, so
+  // that even a blocking copy to the device returns at once; a larger one waits for its end, on the clock as well.
+  // Copies cost time on their stream and none of the core's; the dispatch of the operator is the caller's to add.
   void copy_to_device(StreamId stream, void* device_address, const void* host, int64_t bytes, bool blocking);
   void copy_to_host(StreamId stream, void* host, const void* device_address, int64_t bytes, bool blocking);
   void fill(StreamId stream, void* device_address, int value, int64_t bytes);
@@ -106,9 +110,15 @@ class Device {
 
 // ---- profile ------------------------------------------------------------------------------------
 enum class Recording : uint8_t { off, last_steps, all };
+// `last_steps` keeps the launches of the last `steps` ended steps and of the current one.
 void set_recording(Recording recording, int steps = 3);
+Recording recording();
 void mark_step();                                  // ends a step on all devices
 std::vector<LaunchRecord> launch_records();        // of the steps kept
+
+// Waits for all work of all devices, ends their threads and frees their memory, and sets the clock back to zero.
+// For tests and tools that change settings: no reference to a device, tensor or event may be used afterwards.
+void shut_down_devices();
 
 // True in a process forked after a device was created: every call that needs the device throws UserError.
 bool in_forked_child();

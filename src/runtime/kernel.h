@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cost/timing.h"
 #include "exec/interpreter.h"
@@ -19,6 +20,15 @@ struct Kernel {
   std::shared_ptr<const isa::Program> program;
   std::shared_ptr<const exec::Executable> executable;  // null in predict mode
   cost::ProgramTime time;
+  // What launching needs, in a few cache lines: the buffers given at launch, in the program's order, the number of
+  // scalars, and where each scratch buffer lies in one block of `scratch_bytes` (one entry per buffer of the program).
+  struct ArgumentBuffer {
+    int64_t bytes = 0;
+    int32_t alias = -1;            // index of the earlier argument that is the same memory
+  };
+  std::vector<ArgumentBuffer> arguments;
+  int32_t scalars = 0;
+  std::vector<int64_t> scratch_offsets;
   int64_t scratch_bytes = 0;
   int64_t busy_ps[5] = {};         // per engine, summed over cores
   int64_t dma_busy_ps = 0;         // summed over cores
@@ -28,18 +38,25 @@ struct Kernel {
   enum class Source : uint8_t { compiled, disk } source = Source::compiled;
 };
 
+// A kernel of a program that is known to be sound: timed, and prepared for execution unless in predict mode.
+// Neither in the cache nor numbered.
+std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program, const cost::ProgramTime* time = nullptr);
+
 struct CacheStats {
-  int64_t compiled = 0, memory_hits = 0, disk_hits = 0, disk_writes = 0, disk_rejected = 0, evicted = 0;
+  int64_t compiled = 0, memory_hits = 0, disk_hits = 0, disk_writes = 0, disk_rejected = 0;
+  int64_t evicted = 0;        // from memory
+  int64_t disk_evicted = 0;   // files removed to stay below the size limit
   double compile_ms = 0;
 };
 
 // The kernel of a graph for the current settings: from memory, from the disk cache, or compiled now.
 // Thread-safe; two threads asking for the same graph compile it once. Throws what the compiler throws.
 std::shared_ptr<const Kernel> kernel_for(const graph::Graph& graph);
-// The same for a program written by hand.
+// The same for a program written by hand: verified first (UserError), kept in memory only.
 std::shared_ptr<const Kernel> kernel_for(std::shared_ptr<const isa::Program> program);
 
-// All kernels made so far and still alive, by id; for profiles and `opentrn show`.
+// A kernel made so far, by id, nullptr when nobody holds it any more; for profiles and `opentrn show`. While launches
+// are recorded, the kernels that leave the cache stay alive.
 std::shared_ptr<const Kernel> kernel_by_id(int32_t id);
 int32_t kernel_count();
 
@@ -48,7 +65,8 @@ void clear_cache(bool disk);
 // Waits until pending writes to the disk cache are done.
 void flush_cache();
 
-// 32 hex digits over the graph (without origins), chip hash, LNC, and the versions of compiler, cost model and ISA.
+// 32 hex digits over the graph (without origins and names), chip hash, LNC, the versions of compiler and ISA, and the
+// build of this library, so that a program made by another build is never taken for one of this.
 std::string kernel_key(const graph::Graph& graph);
 
 }  // namespace opentrn::runtime

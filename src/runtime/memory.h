@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct OutOfMemory : std::runtime_error {
 struct Counter {
   int64_t current = 0, peak = 0, allocated = 0, freed = 0;
 };
+// `reserved` and `segment` count the 2 MiB pieces of the range that have been used and not given back since.
 struct MemoryStats {
   Counter allocated_bytes, reserved_bytes, active_bytes, requested_bytes;
   Counter allocation, segment, active;   // numbers of blocks
@@ -38,12 +40,16 @@ class DeviceMemory {
   DeviceMemory(int device, int64_t capacity_bytes, bool backed);
   ~DeviceMemory();
   DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // At least `bytes` (256-byte aligned, 512 rounding); nullptr for 0 bytes.
   // Throws OutOfMemory with the largest holders and their origins.
   void* allocate(int64_t bytes, int32_t origin);
   // Memory may be used again at once by work that is submitted later (execution follows submission order).
+  // Ignores nullptr; does nothing in a forked child. Throws InternalError for an address that is not a live block.
   void free(void* address);
+  // The live allocation that starts at `address`; bytes = 0 if there is none.
+  Holder holder(const void* address) const;
   bool contains(const void* address) const;
   // The same byte in the accessible mapping; nullptr in predict mode.
   std::byte* host(const void* address) const {
@@ -52,7 +58,10 @@ class DeviceMemory {
   std::byte* base() const { return base_; }
   int64_t capacity() const { return capacity_; }
 
-  void empty_cache();                 // gives untouched pages back to the system
+  // Gives the pages of free memory back to the system, after all work submitted so far has run.
+  void empty_cache();
+  // What waits for that work; the device installs it.
+  void set_drain(std::function<void()> drain);
   MemoryStats stats() const;
   void reset_peak();
   void reset_accumulated();
@@ -66,7 +75,7 @@ class DeviceMemory {
   int64_t capacity_ = 0;
 };
 
-// Which device an address belongs to, -1 if none.
+// Which device an address belongs to, -1 if none. Safe in a signal handler.
 int device_of(const void* address);
 
 }  // namespace opentrn::runtime

@@ -8,6 +8,8 @@ namespace opentrn::runtime {
 
 enum class Mode : uint8_t { simulate, predict };
 
+inline constexpr int kMaxDevices = 128;  // logical cores in one process
+
 struct Settings {
   Mode mode = Mode::simulate;       // OPENTRN_MODE=simulate|predict
   std::string chip = "trn2";        // OPENTRN_CHIP, else NEURON_PLATFORM_TARGET_OVERRIDE
@@ -15,7 +17,8 @@ struct Settings {
   int devices = 4;                  // NEURON_RT_NUM_CORES, NEURON_RT_VISIBLE_CORES; default: logical cores of one chip
   int threads = 0;                  // OPENTRN_NUM_THREADS; 0: min(lnc, host cores)
   bool launch_blocking = false;     // NEURON_LAUNCH_BLOCKING=1: every launch waits for its execution
-  std::string cache_dir;            // OPENTRN_CACHE_DIR, TORCH_NEURONX_NEFF_CACHE_DIR; default $XDG_CACHE_HOME/opentrn
+  std::string cache_dir;            // OPENTRN_CACHE_DIR, TORCH_NEURONX_NEFF_CACHE_DIR; default $XDG_CACHE_HOME/opentrn,
+                                    // else ~/.cache/opentrn; absolute
   bool disk_cache = true;           // OPENTRN_CACHE=0, TORCH_NEURONX_NEFF_DISABLE_CACHE=1 turn it off
   int64_t cache_max_bytes = 1ll << 30;    // NEURON_COMPILATION_CACHE_MAX_SIZE_MB
   int64_t memory_programs = 4096;   // OPENTRN_MAX_PROGRAMS: programs kept in memory
