@@ -349,8 +349,8 @@ class FusedEmitter {
         if (value(static_cast<int>(v)).kind == Kind::reduce && stage_[v] == stage) reductions.push_back(static_cast<int>(v));
       // Row values whose operands are complete.
       for (size_t v = 0; v < f_.values.size(); ++v)
-        if (value(static_cast<int>(v)).kind == Kind::op && !(value(static_cast<int>(v)).varies & f_.reduced) &&
-            stage_[v] == stage && stage > 0)
+        if (value(static_cast<int>(v)).kind != Kind::reduce && !(value(static_cast<int>(v)).varies & f_.reduced) &&
+            stage_[v] <= stage && !single_pass && needs_tile(static_cast<int>(v)))
           ensure(static_cast<int>(v));
       const bool stores = has_full_outputs(stage);
       if (reductions.empty() && !stores) continue;
@@ -363,16 +363,13 @@ class FusedEmitter {
           const std::vector<Place> before = places_;
           for (int r : reductions) reduce_chunk(r);
           if (stores) store_full(stage);
-          // The next chunk computes its values again; those of other loops stay.
-          for (size_t v = 0; v < places_.size(); ++v)
-            if (value(static_cast<int>(v)).varies & f_.reduced) places_[v] = before[v];
+          places_ = before;  // the next chunk computes its values again
         });
       }
       for (int r : reductions) end_reduction(r);
     }
     store_rows();
-    for (size_t v = 0; v < places_.size(); ++v)
-      if (level_of(static_cast<int>(v)) == loops_.size()) places_[v] = outer[v];
+    places_ = outer;
   }
 
   void stage_nest(size_t l, const std::function<void()>& body) {

@@ -208,7 +208,44 @@ class Synchronizer {
   void connect(Node& from_item, Lane from, Node& to_item, Lane to, int16_t pool, int16_t slot) {
     const int16_t sem = semaphore(0);
     const int tokens = post_after(from_item, from, sem, pool, slot);
-    wait_before(to_item, to, sem, tokens);
+    wait_at_use(to_item, to, sem, tokens, pool, slot);
+  }
+
+  // Waits as late as the lane's order allows. An engine that has other work in a loop before it touches the tile takes
+  // the tokens at that use and gives them back at the iteration's end, so that every iteration is balanced; what is left
+  // is taken after the loop. A panel that several iterations read may thus arrive piece by piece during the first one.
+  void wait_at_use(Node& item, Lane lane, int16_t sem, int tokens, int16_t pool, int16_t slot) {
+    if (!item.loop() || lane >= isa::kEngines || !works_before_use(item, lane, pool, slot)) {
+      wait_before(item, lane, sem, tokens);
+      return;
+    }
+    Node* first = nullptr;
+    Node* last = nullptr;
+    for (const auto& child : item.body)
+      if (uses_lane(*child, lane, pool, slot)) {
+        if (!first) first = child.get();
+        last = child.get();
+      }
+    wait_at_use(*first, lane, sem, tokens, pool, slot);
+    if (!last->loop() && last->instruction.posts.size() < 8)
+      last->instruction.posts.push_back({sem, tokens});
+    else
+      event(last->after, engine_of(lane), false).posts.push_back({sem, tokens});
+    event_after(item, engine_of(lane)).waits.push_back({sem, tokens});
+  }
+
+  // Whether the lane executes something in the loop before its first use of the tile.
+  static bool works_before_use(const Node& loop, Lane lane, int16_t pool, int16_t slot) {
+    for (const auto& child : loop.body) {
+      if (uses_lane(*child, lane, pool, slot)) return child->loop() && works_before_use(*child, lane, pool, slot);
+      if (has_lane(*child, lane)) return true;
+    }
+    return false;
+  }
+
+  static bool has_lane(const Node& node, Lane lane) {
+    if (!node.loop()) return node.instruction.opcode != Opcode::rotate && lane_of(node.instruction) == lane;
+    return std::any_of(node.body.begin(), node.body.end(), [&](const auto& child) { return has_lane(*child, lane); });
   }
 
   // Orders the accesses of the tile inside body[begin..], loops included.

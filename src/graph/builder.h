@@ -55,6 +55,9 @@ class Builder {
   std::pair<ValueId, ValueId> top_k(ValueId x, int64_t k);
   ValueId random_bits(Shape shape, ValueId seed, ValueId offset);
 
+  // A node of another graph, its operands renumbered; its type is taken as it is.
+  ValueId append(Node node) { return add(std::move(node)); }
+
   // ---- results
   void result(ValueId value, Layout layout, int32_t alias = -1);
   void set_origin(int32_t origin) { origin_ = origin; }
