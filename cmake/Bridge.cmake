@@ -36,3 +36,8 @@ target_compile_options(opentrn_bridge PRIVATE -Wno-unused-parameter -Wno-sign-co
 target_link_directories(opentrn_bridge PRIVATE ${OPENTRN_TORCH_DIR}/lib)
 target_link_libraries(opentrn_bridge PRIVATE opentrn torch_python torch_cpu torch c10)
 target_precompile_headers(opentrn_bridge PRIVATE ${CMAKE_SOURCE_DIR}/src/torch/pch.h)
+
+# Which torch this was built for, readable without loading the module.
+file(MAKE_DIRECTORY ${OPENTRN_PYTHON_DIR})
+file(WRITE ${OPENTRN_PYTHON_DIR}/_torch_build.json "{\"torch\": \"${OPENTRN_TORCH_VERSION}\"}\n")
+install(FILES ${OPENTRN_PYTHON_DIR}/_torch_build.json DESTINATION opentrn COMPONENT python)
