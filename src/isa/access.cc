@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "isa/names.h"
+
 namespace opentrn::isa {
 namespace {
 
@@ -110,6 +112,39 @@ bool overlap(const ByteSet& a, const ByteSet& b) {
   // b.base + sum(b) - a.base - sum(a) must lie in (-b.run, a.run).
   const int64_t distance = b.base - a.base;
   return sum_in_interval(steps, -b.run + 1 - distance, a.run - 1 - distance);
+}
+
+namespace {
+
+// Bits of the operands that a register program loads, by operand number.
+uint32_t loaded_operands(const GpsimdKernel& kernel) {
+  uint32_t loaded = 0;
+  for (const auto* code : {&kernel.prologue, &kernel.body, &kernel.epilogue})
+    for (const KernelInstruction& k : *code)
+      if (k.op == KernelOp::load && k.a < 32) loaded |= 1u << k.a;
+  return loaded;
+}
+
+}  // namespace
+
+SmallVector<OperandUse, 8> operand_uses(const Instruction& i, const Program& program) {
+  constexpr std::string_view kSource[] = {"src0", "src1", "src2"};
+  SmallVector<OperandUse, 8> uses;
+  bool keeps = i.accumulate || i.opcode == Opcode::tensor_copy_predicated ||
+               (i.opcode == Opcode::dma_gather && i.skip_out_of_bounds);
+  bool keeps1 = false;
+  if (i.opcode == Opcode::gpsimd_kernel && i.kernel >= 0 && i.kernel < static_cast<int>(program.kernels.size())) {
+    const uint32_t loaded = loaded_operands(program.kernels[i.kernel]);
+    keeps = loaded >> i.src.size() & 1;
+    keeps1 = loaded >> (i.src.size() + 1) & 1;
+  }
+  for (size_t k = 0; k < i.src.size(); ++k)
+    if (i.src[k]) uses.push_back({&i.src[k], kSource[k], true, false, k == 0 && i.opcode == Opcode::dma_gather});
+  if (i.s0.kind == Scalar::Kind::tile) uses.push_back({&i.s0.tile, scalar_name(i.opcode, 0), true, false});
+  if (i.s1.kind == Scalar::Kind::tile) uses.push_back({&i.s1.tile, scalar_name(i.opcode, 1), true, false});
+  if (i.dst) uses.push_back({&i.dst, "dst", keeps, true, i.opcode == Opcode::dma_scatter});
+  if (i.dst1) uses.push_back({&i.dst1, "dst1", keeps1, true});
+  return uses;
 }
 
 }  // namespace opentrn::isa

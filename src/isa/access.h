@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "base/small_vector.h"
 #include "isa/program.h"
@@ -46,5 +47,17 @@ bool overlap(const ByteSet& a, const ByteSet& b);
 
 // Whether sum(step.bytes * index), 0 <= index < count, has a value in [low, high]. Steps may be negative.
 bool sum_in_interval(SmallVector<Step, 2 * kMaxSteps + 8> steps, int64_t low, int64_t high);
+
+// One operand of an instruction and what the instruction does with it. An operand that keeps part of its old
+// contents (accumulation, predicated copies, skipped rows) is read and written.
+struct OperandUse {
+  const AccessPattern* pattern = nullptr;
+  std::string_view name;  // "dst", "src0", "scale", ...
+  bool reads = false, writes = false;
+  bool indirect = false;  // dma_gather's source, dma_scatter's destination: any of `rows` rows
+};
+
+// All operands that are present: destinations, sources, tile scalars.
+SmallVector<OperandUse, 8> operand_uses(const Instruction& instruction, const Program& program);
 
 }  // namespace opentrn::isa

@@ -1,0 +1,143 @@
+#include "isa/order_history.h"
+
+namespace opentrn::isa {
+
+PartitionMask partition_mask(int first, int count) {
+  const PartitionMask ones = count >= 128 ? ~PartitionMask{0} : (PartitionMask{1} << count) - 1;
+  return ones << first;
+}
+
+bool overlap(const Record& a, const Record& b) {
+  if (a.high <= b.low || b.high <= a.low) return false;
+  const Access& x = *a.access;
+  const Access& y = *b.access;
+  if (x.memory != Memory::hbm &&
+      (x.partition + x.partitions <= y.partition || y.partition + y.partitions <= x.partition))
+    return false;
+  SmallVector<Step, 2 * kMaxSteps + 8> steps;
+  for (const Step& step : x.set.steps) steps.push_back({-step.bytes, step.count});
+  for (const Step& step : y.set.steps) steps.push_back(step);
+  // A range that both share has one value: only the difference of their coefficients moves them apart.
+  for (const Range& range : a.ranges) {
+    int64_t bytes = -range.bytes;
+    for (const Range& other : b.ranges)
+      if (other.instance == range.instance) bytes += other.bytes;
+    steps.push_back({bytes, range.count});
+  }
+  for (const Range& range : b.ranges) {
+    bool shared = false;
+    for (const Range& other : a.ranges) shared |= other.instance == range.instance;
+    if (!shared) steps.push_back({range.bytes, range.count});
+  }
+  const int64_t distance = b.base - a.base;
+  return sum_in_interval(steps, -y.set.run + 1 - distance, x.set.run - 1 - distance);
+}
+
+ByteSet all_bytes(const Record& record) {
+  ByteSet set = record.access->set;
+  set.base = record.base;
+  for (const Range& range : record.ranges) set.add({range.bytes, range.count});
+  return set;
+}
+
+void Written::split_at(int64_t at) {
+  for (size_t i = 0; i < segments_.size(); ++i)
+    if (segments_[i].low < at && at < segments_[i].high) {
+      Segment right = segments_[i];
+      right.low = at;
+      segments_[i].high = at;
+      segments_.insert(segments_.begin() + i + 1, right);
+      return;
+    }
+}
+
+void Written::write(int64_t low, int64_t high, PartitionMask partitions, bool matmul) {
+  if (segments_.size() == 1 && segments_[0].low == low && segments_[0].high == high) {
+    segments_[0].written |= partitions;
+    segments_[0].matmul = matmul ? segments_[0].matmul | partitions : segments_[0].matmul & ~partitions;
+    return;
+  }
+  split_at(low);
+  split_at(high);
+  int64_t at = low;
+  size_t i = 0;
+  while (i < segments_.size() && segments_[i].high <= low) ++i;
+  while (at < high) {
+    if (i == segments_.size() || segments_[i].low > at) {
+      const int64_t end = i == segments_.size() ? high : std::min(high, segments_[i].low);
+      segments_.insert(segments_.begin() + i, {at, end, 0, 0});
+    }
+    Segment& s = segments_[i];
+    s.written |= partitions;
+    s.matmul = matmul ? s.matmul | partitions : s.matmul & ~partitions;
+    at = s.high;
+    ++i;
+  }
+  // Neighbours that agree become one again, so that a tile written in pieces stays one segment.
+  size_t kept = 0;
+  for (size_t k = 1; k < segments_.size(); ++k) {
+    Segment& last = segments_[kept];
+    const Segment& next = segments_[k];
+    if (last.high == next.low && last.written == next.written && last.matmul == next.matmul)
+      last.high = next.high;
+    else
+      segments_[++kept] = next;
+  }
+  segments_.resize(segments_.empty() ? 0 : kept + 1);
+}
+
+void Written::forget(int64_t low, int64_t high, PartitionMask partitions) {
+  split_at(low);
+  split_at(high);
+  for (Segment& s : segments_)
+    if (s.low >= low && s.high <= high) {
+      s.written &= ~partitions;
+      s.matmul &= ~partitions;
+    }
+  std::erase_if(segments_, [](const Segment& s) { return s.written == 0; });
+}
+
+bool Written::covers(int64_t low, int64_t high, PartitionMask partitions, bool matmul) const {
+  int64_t at = low;
+  for (const Segment& s : segments_) {
+    if (s.high <= at) continue;
+    if (s.low > at) return false;
+    if (((matmul ? s.matmul : s.written) & partitions) != partitions) return false;
+    at = s.high;
+    if (at >= high) return true;
+  }
+  return false;
+}
+
+void Intervals::add(int64_t low, int64_t high) {
+  if (low >= high) return;
+  auto first = std::lower_bound(items_.begin(), items_.end(), low,
+                                [](const auto& item, int64_t value) { return item.second < value; });
+  auto last = first;
+  while (last != items_.end() && last->first <= high) {
+    low = std::min(low, last->first);
+    high = std::max(high, last->second);
+    ++last;
+  }
+  if (first == last) {
+    items_.insert(first, {low, high});
+  } else {
+    *first = {low, high};
+    items_.erase(first + 1, last);
+  }
+}
+
+int64_t Intervals::first_missing(int64_t low, int64_t high) const {
+  if (low >= high) return -1;
+  for (const auto& [from, to] : items_) {
+    if (to <= low) continue;
+    if (from > low) return low;
+    if (to >= high) return -1;
+    low = to;
+  }
+  return low;
+}
+
+bool Intervals::covers(int64_t low, int64_t high) const { return first_missing(low, high) < 0; }
+
+}  // namespace opentrn::isa
