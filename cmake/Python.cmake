@@ -44,6 +44,22 @@ endif()
 install(TARGETS opentrn LIBRARY DESTINATION opentrn COMPONENT python)
 install(DIRECTORY chips DESTINATION opentrn COMPONENT python FILES_MATCHING PATTERN "*.json")
 
+# ---- what it was built for (opentrn doctor; the check that torch was not exchanged under the bridge)
+set(torch_version "")
+if(OPENTRN_BRIDGE)
+  execute_process(COMMAND ${Python_EXECUTABLE} -c "import importlib.metadata as m; print(m.version('torch'))"
+                  OUTPUT_VARIABLE torch_version OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+file(CONFIGURE OUTPUT ${OPENTRN_PYTHON_DIR}/build_info.json CONTENT [[{
+ "torch": "@torch_version@",
+ "python": "@Python_VERSION@",
+ "compiler": "@CMAKE_CXX_COMPILER_ID@ @CMAKE_CXX_COMPILER_VERSION@",
+ "build_type": "@CMAKE_BUILD_TYPE@",
+ "version": "@PROJECT_VERSION@"
+}
+]] @ONLY)
+install(FILES ${OPENTRN_PYTHON_DIR}/build_info.json DESTINATION opentrn COMPONENT python)
+
 # ---- the build tree as an importable package
 file(MAKE_DIRECTORY ${OPENTRN_PYTHON_DIR})
 file(GLOB entries CONFIGURE_DEPENDS python/opentrn/*)
