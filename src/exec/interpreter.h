@@ -39,6 +39,7 @@ class CoreMemory {
   std::byte* sbuf_ = nullptr;
   std::byte* psum_ = nullptr;
   int64_t sbuf_pitch_ = 0, psum_pitch_ = 0;
+  void* mapping_ = nullptr;
   size_t mapped_bytes_ = 0;
 };
 

@@ -1,0 +1,171 @@
+// dma_gather and dma_scatter: rows of an HBM tensor chosen by numbers in SBUF, checked against the tensor's extent.
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "exec/operation.h"
+
+namespace opentrn::exec {
+namespace {
+
+using isa::Instruction;
+
+// Calls f(row number, position) for each index in order; f returns nothing. False: out of range, fault described.
+class RowNumbers {
+ public:
+  RowNumbers(const Instruction& i, const Context& context)
+      : index_(context.operand(i.src[1])), to_i64_(convert_fn(index_.dtype, DType::i64)), rows_(i.rows), skip_(i.skip_out_of_bounds) {}
+  int64_t count() const { return index_.total; }
+
+  // `skipped` is called for numbers out of range when those are to be skipped.
+  template <typename Row, typename Skipped>
+  bool each(Frame& frame, Scratch::Buffer* buffers, Row&& row, Skipped&& skipped) const {
+    Input input(index_, index_.address(frame.registers), to_i64_, buffers);
+    for (int64_t done = 0; done < index_.total;) {
+      const int64_t n = std::min(index_.total - done, kChunk);
+      const auto* numbers = static_cast<const int64_t*>(input.next(n));
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t number = numbers[k];
+        if (number >= 0 && number < rows_) {
+          row(number);
+        } else if (skip_) {
+          skipped();
+        } else {
+          frame.fault = "index " + std::to_string(number) + " is out of bounds for dimension with size " + std::to_string(rows_);
+          return false;
+        }
+      }
+      done += n;
+    }
+    return true;
+  }
+
+ private:
+  Operand index_;
+  ConvertFn to_i64_;
+  int64_t rows_;
+  bool skip_;
+};
+
+bool moves(DType from, DType to) {
+  return from == to || (is_integer(from) && is_integer(to) && size_of(from) == size_of(to));
+}
+
+void advance(Cursor& cursor, int64_t n) {
+  while (n > 0) {
+    const int64_t step = std::min(n, cursor.run());
+    cursor.skip(step);
+    n -= step;
+  }
+}
+
+class Gather final : public Operation {
+ public:
+  Gather(const Instruction& i, const Context& context)
+      : dst_(context.operand(i.dst)), row_(context.operand(i.src[0])), numbers_(i, context), row_bytes_(i.row_bytes),
+        convert_(moves(row_.dtype, dst_.dtype) ? nullptr : convert_fn(row_.dtype, dst_.dtype)) {}
+
+  bool run(Frame& frame) const override {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    std::byte* table = row_.address(frame.registers);
+    Cursor to(dst_, dst_.address(frame.registers));
+    const int64_t length = row_.total;
+    const bool dense = !convert_ && row_.contiguous && row_.ndim == 1 && dst_.contiguous;
+    return numbers_.each(
+        frame, buffers,
+        [&](int64_t number) {
+          std::byte* at = table + number * row_bytes_;
+          if (dense && to.run() >= length) {
+            std::memcpy(to.at(), at, static_cast<size_t>(length * dst_.size));
+            to.skip(length);
+            return;
+          }
+          Cursor from(row_, at);
+          if (!convert_) return copy(to, from, length, buffers[2].bytes);
+          for (int64_t done = 0; done < length;) {
+            const int64_t n = std::min(length - done, kChunk);
+            gather(from, buffers[2].bytes, n);
+            convert_(buffers[2].bytes, buffers[3].bytes, static_cast<size_t>(n));
+            scatter(to, buffers[3].bytes, n);
+            done += n;
+          }
+        },
+        [&] { advance(to, length); });
+  }
+
+ private:
+  Operand dst_, row_;
+  RowNumbers numbers_;
+  int64_t row_bytes_;
+  ConvertFn convert_;
+};
+
+class Scatter final : public Operation {
+ public:
+  Scatter(const Instruction& i, const Context& context)
+      : src_(context.operand(i.src[0])), row_(context.operand(i.dst)), numbers_(i, context), row_bytes_(i.row_bytes),
+        accumulate_(i.accumulate), domain_(accumulation_type(row_.dtype)) {
+    if (accumulate_) {
+      from_src_ = convert_fn(src_.dtype, domain_);
+      from_row_ = convert_fn(row_.dtype, domain_);
+      to_row_ = convert_fn(domain_, row_.dtype);
+    } else {
+      from_src_ = moves(src_.dtype, row_.dtype) ? nullptr : convert_fn(src_.dtype, row_.dtype);
+    }
+  }
+
+  bool run(Frame& frame) const override {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    std::byte* table = row_.address(frame.registers);
+    Cursor from(src_, src_.address(frame.registers));
+    const int64_t length = row_.total;
+    const bool dense = !accumulate_ && !from_src_ && row_.contiguous && row_.ndim == 1 && src_.contiguous;
+    return numbers_.each(
+        frame, buffers,
+        [&](int64_t number) {
+          std::byte* at = table + number * row_bytes_;
+          if (dense && from.run() >= length) {
+            std::memcpy(at, from.at(), static_cast<size_t>(length * row_.size));
+            from.skip(length);
+            return;
+          }
+          Input old(row_, at, from_row_, buffers + 4);
+          Output to(row_, at, to_row_, buffers + 6);
+          for (int64_t done = 0; done < length;) {
+            const int64_t n = std::min(length - done, kChunk);
+            gather(from, buffers[2].bytes, n);
+            const std::byte* values = buffers[2].bytes;
+            if (from_src_) {
+              from_src_(values, buffers[3].bytes, static_cast<size_t>(n));
+              values = buffers[3].bytes;
+            }
+            void* result = to.begin(n);
+            if (accumulate_) accumulate(domain_, result, old.next(n), values, n);
+            else std::memcpy(result, values, static_cast<size_t>(n * row_.size));
+            to.done(n);
+            done += n;
+          }
+        },
+        [&] { advance(from, length); });
+  }
+
+ private:
+  Operand src_, row_;
+  RowNumbers numbers_;
+  int64_t row_bytes_;
+  bool accumulate_;
+  DType domain_;
+  ConvertFn from_src_ = nullptr, from_row_ = nullptr, to_row_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> make_gather(const Instruction& i, const Context& context) {
+  return std::make_unique<Gather>(i, context);
+}
+
+std::unique_ptr<Operation> make_scatter(const Instruction& i, const Context& context) {
+  return std::make_unique<Scatter>(i, context);
+}
+
+}  // namespace opentrn::exec

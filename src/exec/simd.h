@@ -1,0 +1,75 @@
+// The inner loops that use vector instructions, as a table of functions chosen once for the host's SIMD target.
+// Every function computes the same bits on every target. Rows are dense; they may be identical but not shifted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "exec/convert.h"
+#include "exec/matmul.h"
+#include "isa/program.h"
+
+namespace opentrn::exec {
+
+inline constexpr int kAluOps = static_cast<int>(isa::AluOp::bypass) + 1;
+inline constexpr int kActFns = static_cast<int>(isa::ActFn::erfc) + 1;
+inline constexpr int kDTypes = static_cast<int>(DType::c128) + 1;
+
+// Which operands of a binary function are rows, and which a single value.
+enum class Form : uint8_t { rows, row_value, value_row };
+
+template <typename T>
+using BinaryFn = void (*)(T* to, const T* a, const T* b, size_t n, Form form);
+using UnaryFn = void (*)(float* to, const float* from, size_t n);
+
+// Sums, products, maxima, ... of a row. Fixed order on every target: blocks of 512 elements, in each of which element
+// i goes to lane i % 32; the blocks' lanes are combined pairwise as in a binary counter, at the end the lanes in halves.
+inline constexpr size_t kReduceLanes = 32;
+inline constexpr size_t kReduceBlock = 512;
+// lanes[32] = the lanes of one block of at most 512 elements.
+using ReduceBlockFn = void (*)(const float* from, size_t n, float* lanes);
+// Reduces `rows` rows of n (at most 512) elements each.
+using ReduceRowsFn = void (*)(const float* from, size_t rows, size_t n, float* to);
+
+// to[i] = mask[i] ? a[i] : b[i]
+using SelectFn = void (*)(void* to, const uint8_t* mask, const void* a, const void* b, size_t n);
+// to[c][r] = from[r][c]; strides in bytes between rows, elements within a row dense
+using TransposeFn = void (*)(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, size_t rows,
+                             size_t columns);
+
+// One operation of gpsimd_kernel on n register values of a kernel type.
+using RegisterFn = void (*)(void* to, const void* a, const void* b, const void* c, size_t n);
+inline constexpr int kKernelOps = static_cast<int>(isa::KernelOp::bitcast) + 1;
+inline constexpr int kKernelTypes = static_cast<int>(isa::KernelType::f64) + 1;
+
+struct Simd {
+  const char* target = "";
+  BinaryFn<float> f32[kAluOps] = {};
+  BinaryFn<uint32_t> i32[kAluOps] = {};  // on 32-bit integers that wrap, read as signed
+  BinaryFn<uint32_t> u32[kAluOps] = {};  // and as unsigned
+  UnaryFn act[kActFns] = {};
+  UnaryFn negate = nullptr;
+  ReduceBlockFn reduce_block[kAluOps] = {};
+  ReduceRowsFn reduce_rows[kAluOps] = {};
+  ConvertFn convert[kDTypes][kDTypes] = {};  // the frequent pairs; see convert_fn
+  SelectFn select[4] = {};        // element sizes 1, 2, 4, 8
+  TransposeFn transpose[4] = {};  // element sizes 1, 2, 4, 8
+  RegisterFn registers[kKernelOps][kKernelTypes] = {};  // elementary functions excepted
+  Matmul matmul;
+};
+
+// The table in use.
+const Simd& simd();
+// For tests: chooses the table of a target ("baseline", "AVX2", ...), "" for the best one. Executables made before keep theirs.
+void use_simd_target(std::string_view name);
+
+// One function per file of vector code, each filling its part.
+void fill_elementwise(Simd& table);
+void fill_activation(Simd& table);
+void fill_reduce(Simd& table);
+void fill_transpose(Simd& table);
+void fill_registers(Simd& table);
+void fill_matmul(Simd& table);
+
+}  // namespace opentrn::exec
