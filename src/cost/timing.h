@@ -16,6 +16,7 @@ struct EngineTime {
   int64_t busy_ps = 0;         // union of the instructions' issue intervals
   int64_t wait_ps = 0;         // blocked on semaphores
   int64_t instructions = 0;    // executed, loops expanded
+  bool operator==(const EngineTime&) const = default;
 };
 
 struct CoreTime {
@@ -27,6 +28,7 @@ struct CoreTime {
   int64_t dma_transfers = 0;
   int64_t matmul_flops = 0;    // 2*K*M*N of every nc_matmul executed (hardware FLOPs)
   int64_t throttled_ps = 0;    // tensor engine busy at less than the full rate
+  bool operator==(const CoreTime&) const = default;
 };
 
 struct ProgramTime {
@@ -54,6 +56,10 @@ struct Timeline {
 
 // Throws InternalError on deadlock (verify first).
 ProgramTime time_program(const isa::Program& program, const spec::Chip& chip);
+
+// The same times with every event scheduled one by one: what skipping ahead is compared with in tests, and what
+// measures the simulation's own speed.
+ProgramTime time_program_event_by_event(const isa::Program& program, const spec::Chip& chip);
 
 // The same times, with every event recorded (no skipping ahead) up to `limit` events.
 ProgramTime record_timeline(const isa::Program& program, const spec::Chip& chip, Timeline& timeline,

@@ -280,6 +280,7 @@ void read_engines(Chip& c, Reader& r) {
     }
   }
   c.gpsimd_lanes_32 = static_cast<int>(r.integer("gpsimd", "lanes_32", 1, 1 << 20));
+  c.gpsimd_cores = static_cast<int>(r.integer("gpsimd", "cores", 1, 128));
   c.gpsimd_cycles_per_vector_op = r.number("gpsimd", "cycles_per_vector_op", 0.001, 1e4);
   c.gpsimd_special_op_factor = r.number("gpsimd", "special_op_factor", 1, 1e4);
   c.event_semaphore_ns = r.number("sync", "event_semaphore_ns", 0, 1e6);

@@ -76,6 +76,7 @@ struct Chip {
   double gpsimd_cycles_per_vector_op = 1; // a register operation on 16 lanes of 32 bits, one of 8 cores
   double gpsimd_special_op_factor = 1;    // multiplies transcendental functions
   int gpsimd_lanes_32 = 128;              // 32-bit lanes over all cores
+  int gpsimd_cores = 8;                   // each tied to partitions / cores neighbouring partitions
 
   // DMA
   int dma_engines = 16;
