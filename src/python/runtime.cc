@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "profile/analysis.h"
 #include "python/programs.h"
 #include "runtime/device.h"
 #include "runtime/kernel.h"
@@ -206,6 +207,17 @@ void bind_runtime(nb::module_& module) {
   }, nb::arg("id"), "A kernel made in this process, None when it is gone.");
   module.def("kernel_for", [](const graph::Graph& g) { return to_dict(*runtime::kernel_for(g)); }, nb::arg("graph"),
              "The kernel of a graph: from memory, from disk, or compiled now.");
+
+  module.def("bound", [](int64_t step_ps, int64_t device_ps, int64_t dispatch_ps, int64_t transfer_ps, int64_t launches,
+                         int cores, const std::vector<int64_t>& engine_busy_ps, int64_t dma_busy_ps) {
+    profile::StepTotals t{.step_ps = step_ps, .device_ps = device_ps, .dispatch_ps = dispatch_ps,
+                          .transfer_ps = transfer_ps, .launches = launches, .cores = cores, .dma_busy_ps = dma_busy_ps};
+    for (size_t e = 0; e < t.engine_busy_ps.size() && e < engine_busy_ps.size(); ++e) t.engine_busy_ps[e] = engine_busy_ps[e];
+    profile::Bound b = profile::bound(t);
+    return nb::make_tuple(std::string(profile::name_of(b.limit)), b.share, b.sentence);
+  }, nb::kw_only(), nb::arg("step_ps"), nb::arg("device_ps"), nb::arg("dispatch_ps"), nb::arg("transfer_ps"),
+     nb::arg("launches"), nb::arg("cores"), nb::arg("engine_busy_ps"), nb::arg("dma_busy_ps"),
+     "What bounds a step: (limit, share, one sentence).");
 
   nb::enum_<runtime::Recording>(module, "Recording")
       .value("off", runtime::Recording::off)

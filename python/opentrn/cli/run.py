@@ -42,9 +42,9 @@ class Options:
 class Torchrun:
     """torchrun's arguments: accepted, so that a command line can be kept; one rank is what this version runs."""
 
-    nproc_per_node: str
-    nnodes: str
-    node_rank: int
+    nproc_per_node: str | None
+    nnodes: str | None
+    node_rank: int | None
     master_addr: str | None
     master_port: int | None
     standalone: bool
@@ -52,17 +52,16 @@ class Torchrun:
 
     def environment(self) -> dict[str, str]:
         for name, value in (("--nproc-per-node", self.nproc_per_node), ("--nnodes", self.nnodes)):
-            count = value.split(":")[-1]
+            count = (value or "1").split(":")[-1]
             if count in ("auto", "gpu", "cpu", "neuron"):
                 continue
             if not count.isdigit() or int(count) < 1:
                 raise UserFault(f"{name} {value} is not a number of processes: use {name} 1")
             if int(count) > 1:
                 raise UserFault(f"{name} {value}: this version runs one rank; use {name} 1 (several ranks are not supported yet)")
-        if self.node_rank != 0:
+        if self.node_rank:
             raise UserFault(f"--node-rank {self.node_rank}: this version runs one rank on one node, whose number is 0")
-        given = any("--n" in a or "--standalone" in a or "--master" in a or "--rdzv" in a for a in sys.argv[2:])
-        if not given:
+        if not any(value not in (None, False) for value in dataclasses.astuple(self)):
             return {}
         host, _, port = (self.rdzv_endpoint or "").partition(":")
         return {

@@ -94,7 +94,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     ))  # fmt: skip
     busy = "  ".join(f"{name} {_bar(share)} {percent(share)}" for name, share in figures["busy"].items() if name != "sync")
     rows.append(("Busy", busy + "  of device time"))
-    rows.append(("Bound", report["bound"]))
+    rows.append(("Bound", figures["bound"]["sentence"]))
     rate = figures["hbm_bytes"] / (figures["device_us"] * 1e3) if figures["device_us"] else 0
     peak_bytes = report["memory_peak_bytes"] or 0
     rows.append((

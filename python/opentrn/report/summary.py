@@ -75,33 +75,19 @@ def _figures(work: dict[str, Any], host_s: float, peak_flops: float, cores: int)
         "hfu_step": share(work["hardware_flops"], step_s),
         "busy": {e: ps / (work["device_ps"] * cores) if work["device_ps"] else 0.0 for e, ps in work["busy_ps"].items()}
         | {"dma": work["dma_busy_ps"] / (work["device_ps"] * cores) if work["device_ps"] else 0.0},
+        "bound": _bound(work, cores),
     }
 
 
-def bound(figures: dict[str, Any], dispatch_us: float) -> str:
-    """One sentence on what bounds the step."""
-    step, device = figures["modelled_us"], figures["device_us"]
-    if step <= 0:
-        return "Nothing ran on the device."
-    if device < 0.5 * step:
-        if figures["dispatch_us"] >= 0.5 * step:
-            return (
-                f"The host bounds the step: {figures['dispatches']:,} operators at {dispatch_us:g} µs each take "
-                f"{figures['dispatch_us'] / step:.0%} of it, the device works {device / step:.0%}; "
-                "fewer, larger operators (a larger batch, torch.compile) would use the chip better."
-            )
-        return (
-            f"The device works {device / step:.0%} of the step; the rest is waiting for the host and for transfers "
-            f"({figures['host_transfer_us'] / step:.0%} of the step copies to and from the host)."
-        )
-    name, share = max(figures["busy"].items(), key=lambda item: item[1])
-    label = {"dma": "DMA (memory traffic)", "gpsimd": "the GpSimd engine"}.get(name, f"the {name} engine")
-    if share >= 0.6:
-        return f"The device bounds the step, and {label} bounds the device: busy {share:.0%} of its time."
-    return (
-        f"The device bounds the step, but nothing in it is saturated ({label} is busiest, {share:.0%}): "
-        "its programs are short and wait for DMA start-up and semaphores."
-    )
+def _bound(work: dict[str, Any], cores: int) -> dict[str, Any]:
+    import opentrn._core as core
+
+    limit, share, sentence = core.bound(
+        step_ps=work["modelled_ps"], device_ps=work["device_ps"], dispatch_ps=work["dispatch_ps"],
+        transfer_ps=work["host_transfer_ps"], launches=work["launches"], cores=cores,
+        engine_busy_ps=[work["busy_ps"][engine] for engine in ENGINES], dma_busy_ps=work["dma_busy_ps"],
+    )  # fmt: skip
+    return {"limit": limit, "share": share, "sentence": sentence}
 
 
 def summarise(run: Run, chip: dict[str, Any]) -> dict[str, Any]:
@@ -135,8 +121,6 @@ def summarise(run: Run, chip: dict[str, Any]) -> dict[str, Any]:
     end = run.end or {}
     if end.get("totals"):
         report["whole_run"] = _figures(_delta(end["totals"], None), run.wall_s, peak, cores)
-    figures = report["step"] or report.get("whole_run")
-    report["bound"] = bound(figures, chip["dispatch_us"][1]) if figures else None
     report["memory_peak_bytes"] = end.get("memory_peak_bytes")
     report["cache"] = end.get("cache")
     report["fallbacks"] = end.get("fallbacks")
