@@ -2,7 +2,6 @@
 
 #include <cctype>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include <optional>
 #include <unordered_map>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "base/error.h"

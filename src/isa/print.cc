@@ -3,7 +3,6 @@
 #include <cmath>
 #include <unordered_map>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "isa/names.h"

@@ -1,6 +1,5 @@
 #include "isa/verify.h"
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "base/error.h"

@@ -3,7 +3,6 @@
 #include <array>
 #include <optional>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "isa/names.h"

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "isa/access.h"

@@ -2,7 +2,6 @@
 
 #include <unordered_set>
 
-#define FMT_HEADER_ONLY
 #include <fmt/format.h>
 
 #include "isa/names.h"
