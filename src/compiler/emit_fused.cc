@@ -63,13 +63,16 @@ class FusedEmitter {
   void plan() {
     count_uses();
     absorb();
+    bool single_row = false;
+    for (size_t v = 0; v < f_.values.size(); ++v)
+      single_row |= f_.values[v].kind == Kind::reduce && accumulates_in_place(static_cast<int>(v));
     int64_t budget = kLargestTile;
     for (;; budget /= 2) {
-      layout_ = choose_layout(f_, budget, /*whole_rows=*/true);
+      layout_ = choose_layout(f_, budget, /*whole_rows=*/true, single_row);
       plan_loops();
       if (tile_bytes_total(false) <= capacity()) break;
       if (reduces()) {
-        layout_ = choose_layout(f_, budget, /*whole_rows=*/false);
+        layout_ = choose_layout(f_, budget, /*whole_rows=*/false, single_row);
         plan_loops();
         if (tile_bytes_total(false) <= capacity()) break;
       }
@@ -575,8 +578,7 @@ class FusedEmitter {
   void scalar_tile(int v) {
     const Tile tile = take(v);
     set(v, tile);
-    auto& m = b_.memset(engine_value(v) ? Engine::vector : Engine::gpsimd, operand(v, 0, partitions_for(0)), 0);
-    m.s0 = scalar_operand(v);
+    b_.fill(engine_value(v) ? Engine::vector : Engine::gpsimd, operand(v, 0, partitions_for(0)), scalar_operand(v));
   }
 
   void index_program(int v) {
@@ -793,13 +795,13 @@ class FusedEmitter {
     if (arg_reduction(v)) {
       best_ = b_.take(parts_[v]);
       const DType dtype = value(x.operands[0]).dtype;
-      b_.memset(Engine::gpsimd, row_pattern(best_, dtype, v, partitions), reduction_identity(x.op, dtype));
-      b_.memset(Engine::gpsimd, row_pattern(tile, DType::i64, v, partitions), -1);
+      b_.fill(Engine::gpsimd, row_pattern(best_, dtype, v, partitions), Scalar::imm(reduction_identity(x.op, dtype)));
+      b_.fill(Engine::gpsimd, row_pattern(tile, DType::i64, v, partitions), Scalar::imm(-1));
       return;
     }
     const bool program = accumulates_in_place(v);
-    b_.memset(program ? Engine::gpsimd : Engine::vector, row_pattern(tile, tile_dtype(v), v, partitions),
-              reduction_identity(x.op, x.dtype));
+    b_.fill(program ? Engine::gpsimd : Engine::vector, row_pattern(tile, tile_dtype(v), v, partitions),
+            Scalar::imm(reduction_identity(x.op, x.dtype)));
   }
 
   // The result's dimensions without the reduced ones: at most the rows.

@@ -78,7 +78,7 @@ int inner_dimension(const Fused& fused) {
 
 }  // namespace
 
-FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool whole_rows) {
+FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool whole_rows, bool single_row) {
   FusedLayout layout;
   const int rank = static_cast<int>(fused.sizes.size());
   const int64_t budget = std::max<int64_t>(1, row_bytes_budget / widest(fused));  // elements of a tile per partition
@@ -142,7 +142,7 @@ FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool who
     const bool fits = used * fused.sizes[d] <= budget || (whole_rows && reduced(d));
     // A reduction walks its free dimensions innermost; kept free dimensions would have to lie outside of them.
     const bool kept_in_reduction = fused.reduced != 0 && !reduced(d);
-    if (!layout.transposed && whole_chunk && fits && !kept_in_reduction && layout.free_dims.size() < 2) {
+    if (!layout.transposed && whole_chunk && fits && !kept_in_reduction && !single_row && layout.free_dims.size() < 2) {
       layout.free_dims.insert(layout.free_dims.begin(), d);
       used *= fused.sizes[d];
     } else {

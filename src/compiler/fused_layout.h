@@ -22,8 +22,9 @@ struct FusedLayout {
   bool transposed = false;     // some operand is read through dma_transpose: one free dimension only
 };
 
-// `row_bytes_budget`: how many bytes per partition one value's tile may take.
-FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool whole_rows);
+// `row_bytes_budget`: how many bytes per partition one value's tile may take. `single_row`: a row program accumulates, so
+// only one reduced dimension may lie inside a tile.
+FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool whole_rows, bool single_row);
 
 // Bytes per element of the widest value that is loaded, stored or computed.
 int64_t widest(const Fused& fused);

@@ -416,7 +416,10 @@ isa::GpsimdKernel philox_kernel(int seed_argument, int offset_argument) {
   Assembler body(kernel.body, 8);
   const uint8_t position = body.emit(KernelOp::index, u64);
   const uint8_t offset = body.argument(u64, offset_argument);
-  const uint8_t counter = body.emit(KernelOp::add, u64, position, offset);
+  const uint8_t number = body.emit(KernelOp::add, u64, position, offset);
+  const uint8_t counter = body.emit(KernelOp::shr, u64, number, body.constant(u64, 2, 2));
+  const uint8_t word = body.emit(KernelOp::bit_and, u32, body.emit(KernelOp::convert, u32, number, 0, 0, u64),
+                                 body.constant(u32, 3, 3));
   const uint8_t shift = body.constant(u64, 32, 32);
   const uint8_t upper = body.emit(KernelOp::shr, u64, counter, shift);
   const uint8_t m0 = body.constant(u32, 0xD2511F53u, 0xD2511F53u);
@@ -440,6 +443,8 @@ isa::GpsimdKernel philox_kernel(int seed_argument, int offset_argument) {
     body.into(2, KernelOp::bit_xor, u32, 4, kKeys + 2 * round + 1);
     body.into(3, KernelOp::move, u32, 5);
   }
+  for (int k = 1; k < 4; ++k)
+    body.into(0, KernelOp::select, u32, body.emit(KernelOp::eq, u32, word, body.constant(u32, k, k)), k, 0);
   body.store(u32, 0, 0);
   return kernel;
 }

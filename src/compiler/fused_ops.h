@@ -40,7 +40,8 @@ isa::GpsimdKernel reduction_kernel(graph::Op op, DType dtype);
 isa::GpsimdKernel arg_reduction_kernel(graph::Op op, DType dtype);
 // Positions (iota): operand 0 = index, converted.
 isa::GpsimdKernel iota_kernel(DType dtype);
-// Philox4x32-10: first word of the block with counter = offset + index and the key `seed`; both are launch scalars.
+// Philox4x32-10: with n = offset + index, word n % 4 of the block with counter n / 4 and the key `seed`; offset and seed
+// are launch scalars.
 isa::GpsimdKernel philox_kernel(int seed_argument, int offset_argument);
 
 }  // namespace opentrn::compiler

@@ -196,6 +196,30 @@ Instruction& KernelBuilder::memset(Engine engine, const AccessPattern& dst, doub
   return i;
 }
 
+void KernelBuilder::fill(Engine engine, const AccessPattern& dst, const isa::Scalar& value) {
+  if (size_of(dst.dtype) <= 4) {
+    memset(engine, dst, 0).s0 = value;
+    return;
+  }
+  isa::GpsimdKernel fill;
+  fill.name = fmt::format("fill_{}", name_of(dst.dtype));
+  isa::KernelInstruction set;
+  set.type = is_float(dst.dtype) ? isa::KernelType::f64 : isa::KernelType::i64;
+  set.op = value.kind == isa::Scalar::Kind::argument ? isa::KernelOp::argument : isa::KernelOp::constant;
+  set.imm = value.value;
+  // 2^63 itself has no i64: the greatest value stands for it.
+  set.imm_int = value.kind == isa::Scalar::Kind::argument ? value.argument
+                : value.value >= 0x1p63                   ? INT64_MAX
+                                                          : static_cast<int64_t>(value.value);
+  isa::KernelInstruction store;
+  store.op = isa::KernelOp::store;
+  store.type = set.type;
+  fill.body = {set, store};
+  AccessPattern target = dst;
+  if (target.dims.empty()) target.dims.push_back({1, 1});
+  gpsimd(kernel(std::move(fill)), target, {});
+}
+
 Instruction& KernelBuilder::tensor_tensor(Engine engine, const AccessPattern& dst, const AccessPattern& a,
                                           isa::AluOp op, const AccessPattern& b) {
   Instruction& i = emit(Opcode::tensor_tensor, engine);

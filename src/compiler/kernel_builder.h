@@ -90,6 +90,8 @@ class KernelBuilder {
   isa::Instruction& dma_transpose(const isa::AccessPattern& dst, const isa::AccessPattern& src, Queue queue);
   isa::Instruction& copy(isa::Engine engine, const isa::AccessPattern& dst, const isa::AccessPattern& src);
   isa::Instruction& memset(isa::Engine engine, const isa::AccessPattern& dst, double value);
+  // The same for every dtype: 64-bit types are filled by a row program on GpSimd.
+  void fill(isa::Engine engine, const isa::AccessPattern& dst, const isa::Scalar& value);
   isa::Instruction& tensor_tensor(isa::Engine engine, const isa::AccessPattern& dst, const isa::AccessPattern& a,
                                   isa::AluOp op, const isa::AccessPattern& b);
   isa::Instruction& tensor_scalar(isa::Engine engine, const isa::AccessPattern& dst, const isa::AccessPattern& a,

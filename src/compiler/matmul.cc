@@ -16,11 +16,15 @@ using isa::Dim;
 using isa::Engine;
 using isa::Memory;
 
-// The two operands have queues of their own, so that their first chunks arrive side by side.
-constexpr Queue kLoadStationary{Engine::sync, 4};
+// Transfers are carried out in the order of their triggers. The operands' loads are triggered by two engines, so that
+// their first chunks arrive side by side and neither waits for the computation.
+constexpr Queue kLoadMoving = kLoad;
+constexpr Queue kLoadStationary{Engine::gpsimd, 4};
 
-// PSUM is evacuated by two engines; each has its own pools, so that neither waits for the other.
+// PSUM is evacuated by two engines; each has its own pools and stores its own results, so that neither waits for the
+// other.
 constexpr std::array<Engine, 2> kEvacuation{Engine::scalar, Engine::vector};
+constexpr std::array<Queue, 2> kStoreResult{kStoreScalar, Queue{Engine::vector, 5}};
 
 // A stretch of K: `blocks` K blocks, or the tail (no blocks); `repeat` of them one behind the other.
 struct Segment {
@@ -39,6 +43,7 @@ struct Product {
   Tile psum;
   int64_t m_offset = 0, rows = 0;     // in the group's columns of lhs
   int64_t n_offset = 0, columns = 0;  // in the block's columns of rhs
+  size_t engine = 0;                  // that evacuates it
 };
 
 class Emitter {
@@ -96,7 +101,7 @@ class Emitter {
       const std::vector<Chunk> stationary = panel(p_.lhs, lhs_pool_, lhs_panel, columns_m, kLoadStationary);
       const auto body = [&](const Index& n, int64_t columns_n) {
         const Index rhs_panel = rhs + n * p_.rhs.column_stride;
-        const std::vector<Chunk> moving = panel(p_.rhs, rhs_pool_, rhs_panel, columns_n, kLoad);
+        const std::vector<Chunk> moving = panel(p_.rhs, rhs_pool_, rhs_panel, columns_n, kLoadMoving);
         b_.blocks(columns_m, plan_.group_m * 128, [&](Index g, int64_t rows) {
           Group group;
           group.lhs = lhs_panel;
@@ -231,19 +236,17 @@ class Emitter {
     const std::vector<int64_t> widths = even_pieces(group.columns, plan_.tile_n);
     const size_t half = (widths.size() + 1) / 2;
     std::vector<Product> products;
-    std::vector<size_t> engines;
     for (int64_t m = 0; m < m_tiles; ++m) {
       int64_t column = 0;
       for (size_t n = 0; n < widths.size(); ++n) {
-        const size_t engine = m_tiles > 1 ? static_cast<size_t>(m % 2) : (n < half ? 0 : 1);
         Product product;
-        product.psum = b_.take(psum_pool_[engine]);
+        product.engine = m_tiles > 1 ? static_cast<size_t>(m % 2) : (n < half ? 0 : 1);
+        product.psum = b_.take(psum_pool_[product.engine]);
         product.m_offset = m * 128;
         product.rows = std::min<int64_t>(128, group.rows - m * 128);
         product.n_offset = column;
         product.columns = widths[n];
         products.push_back(product);
-        engines.push_back(engine);
         column += widths[n];
       }
     }
@@ -251,25 +254,24 @@ class Emitter {
       const Segment& s = segments_[k];
       const bool first = k == 0, last = k + 1 == segments_.size();
       if (plan_.resident) {
-        accumulate(group, products, stationary[k], moving[k], s, first, last, group.first);
+        accumulate(products, stationary[k], moving[k], s, first, last, group.first);
         continue;
       }
       b_.loop(s.repeat, [&](Index i) {
         const Index row = i * s.rows(plan_.rows_per_partition) + Index(s.first_row);
         const Chunk lhs = load(p_.lhs, lhs_pool_, group.lhs + row * p_.lhs.row_stride, s, group.panel_columns,
                                kLoadStationary);
-        const Chunk rhs = load(p_.rhs, rhs_pool_, group.rhs + row * p_.rhs.row_stride, s, group.columns, kLoad);
-        accumulate(group, products, lhs, rhs, s, first, last, group.first);
+        const Chunk rhs = load(p_.rhs, rhs_pool_, group.rhs + row * p_.rhs.row_stride, s, group.columns, kLoadMoving);
+        accumulate(products, lhs, rhs, s, first, last, group.first);
       });
     }
-    evacuate(products, engines, group, widths.size(), out);
+    evacuate(products, out);
   }
 
   // The products of one segment. The first K tile overwrites PSUM; it and the last block stand outside the loop, the
   // latter so that each result can leave PSUM while the others are finished.
-  void accumulate(const Group& group, const std::vector<Product>& products, const Chunk& lhs, const Chunk& rhs,
-                  const Segment& s, bool first, bool last, const Index& m) {
-    (void)group;
+  void accumulate(const std::vector<Product>& products, const Chunk& lhs, const Chunk& rhs, const Segment& s,
+                  bool first, bool last, const Index& m) {
     const auto tile = [&](const Index& lhs_offset, const Index& rhs_offset, int64_t partitions, bool adds) {
       for (const Product& p : products)
         b_.matmul(b_.at(p.psum, DType::f32, p.rows, {{1, static_cast<int32_t>(p.columns)}}),
@@ -300,29 +302,30 @@ class Emitter {
     if (end < s.blocks) block(end, false);
   }
 
-  // Results go to SBUF in rows as long as one engine copies them, and from there to HBM.
-  void evacuate(const std::vector<Product>& products, const std::vector<size_t>& engines, const Group& group,
-                size_t n_tiles, const Index& out) {
-    (void)group;
-    (void)n_tiles;
-    for (size_t begin = 0; begin < products.size();) {
-      size_t end = begin + 1;
-      while (end < products.size() && products[end].m_offset == products[begin].m_offset && engines[end] == engines[begin])
-        ++end;
-      const Product& head = products[begin];
-      const Tile row = b_.take(out_pool_[engines[begin]]);
+  // Results go to SBUF in rows as long as one engine copies them, and from there to HBM. The stores stand behind all
+  // copies: triggering one makes its engine wait for the copy.
+  void evacuate(const std::vector<Product>& products, const Index& out) {
+    struct Row {
+      Tile tile;
+      const Product* head;
       int64_t columns = 0;
-      for (size_t i = begin; i < end; ++i) {
-        const Dim dim{1, static_cast<int32_t>(products[i].columns)};
-        b_.copy(kEvacuation[engines[i]], b_.at(row, p_.out.dtype, head.rows, {dim}, Index(columns)),
-                b_.at(products[i].psum, DType::f32, head.rows, {dim}));
-        columns += products[i].columns;
-      }
+    };
+    std::vector<Row> rows;
+    for (const Product& p : products) {
+      if (rows.empty() || rows.back().head->m_offset != p.m_offset || rows.back().head->engine != p.engine)
+        rows.push_back({b_.take(out_pool_[p.engine]), &p, 0});
+      Row& row = rows.back();
+      const Dim dim{1, static_cast<int32_t>(p.columns)};
+      b_.copy(kEvacuation[p.engine], b_.at(row.tile, p_.out.dtype, p.rows, {dim}, Index(row.columns)),
+              b_.at(p.psum, DType::f32, p.rows, {dim}));
+      row.columns += p.columns;
+    }
+    for (const Row& row : rows) {
+      const Product& p = *row.head;
       b_.dma(b_.hbm(p_.out.buffer, p_.out.dtype,
-                    out + Index(head.m_offset * p_.out.row_stride + head.n_offset * p_.out.column_stride), head.rows,
-                    p_.out.row_stride, {{p_.out.column_stride, static_cast<int32_t>(columns)}}),
-             b_.at(row, p_.out.dtype, head.rows, {{1, static_cast<int32_t>(columns)}}), kStore);
-      begin = end;
+                    out + Index(p.m_offset * p_.out.row_stride + p.n_offset * p_.out.column_stride), p.rows,
+                    p_.out.row_stride, {{p_.out.column_stride, static_cast<int32_t>(row.columns)}}),
+             b_.at(row.tile, p_.out.dtype, p.rows, {{1, static_cast<int32_t>(row.columns)}}), kStoreResult[p.engine]);
     }
   }
 

@@ -128,7 +128,7 @@ void emit_scan(KernelBuilder& b, const Scan& scan, int cores) {
   for_rows(b, scan.in.shape, cores, [&](const std::vector<Index>& at, int partition, int64_t partitions) {
     const Tile carry = b.take(carry_pool);
     const AccessPattern carried = b.at(carry, carry_dtype, partitions, {Dim{1, 1}});
-    b.memset(engines ? Engine::vector : Engine::gpsimd, carried, scan_identity(scan.op, to));
+    b.fill(engines ? Engine::vector : Engine::gpsimd, carried, isa::Scalar::imm(scan_identity(scan.op, to)));
     b.blocks(n, chunk, [&](Index column, int64_t count) {
       const Dim run{1, static_cast<int32_t>(count)};
       const Tile in = b.take(in_pool);

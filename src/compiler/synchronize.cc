@@ -177,14 +177,14 @@ class Synchronizer {
   }
 
   // Posts `semaphore` when `lane` is through with the tile in `item`. Returns how many tokens that makes.
-  int post_after(Node& item, Lane lane, int16_t sem, int16_t pool, int16_t slot) {
+  int post_after(Node& item, Lane lane, int16_t sem, int16_t pool, int16_t slot, int tokens = 1) {
     if (!item.loop()) {
       if (lane_of(item.instruction) == lane && item.instruction.posts.size() < 8) {
-        item.instruction.posts.push_back({sem, 1});
-        return 1;
+        item.instruction.posts.push_back({sem, tokens});
+        return tokens;
       }
-      event(item.after, engine_of(lane), false).posts.push_back({sem, 1});
-      return 1;
+      event(item.after, engine_of(lane), false).posts.push_back({sem, tokens});
+      return tokens;
     }
     if (lane < isa::kEngines) {
       event(item.after, engine_of(lane), false).posts.push_back({sem, 1});
@@ -207,31 +207,21 @@ class Synchronizer {
 
   void connect(Node& from_item, Lane from, Node& to_item, Lane to, int16_t pool, int16_t slot) {
     const int16_t sem = semaphore(0);
-    const int tokens = post_after(from_item, from, sem, pool, slot);
-    wait_at_use(to_item, to, sem, tokens, pool, slot);
+    const bool late = from >= isa::kEngines && to == static_cast<int>(Engine::tensor) && !from_item.loop();
+    Node* use = &to_item;
+    int trips = 1;
+    while (late && use->loop() && works_before_use(*use, to, pool, slot)) {
+      trips *= static_cast<int>(use->instruction.count);
+      use = first_use(*use, to, pool, slot);
+    }
+    const int tokens = post_after(from_item, from, sem, pool, slot, trips) / trips;
+    wait_before(*use, to, sem, tokens);
   }
 
-  // Waits as late as the lane's order allows. An engine that has other work in a loop before it touches the tile takes
-  // the tokens at that use and gives them back at the iteration's end, so that every iteration is balanced; what is left
-  // is taken after the loop. A panel that several iterations read may thus arrive piece by piece during the first one.
-  void wait_at_use(Node& item, Lane lane, int16_t sem, int tokens, int16_t pool, int16_t slot) {
-    if (!item.loop() || lane >= isa::kEngines || !works_before_use(item, lane, pool, slot)) {
-      wait_before(item, lane, sem, tokens);
-      return;
-    }
-    Node* first = nullptr;
-    Node* last = nullptr;
-    for (const auto& child : item.body)
-      if (uses_lane(*child, lane, pool, slot)) {
-        if (!first) first = child.get();
-        last = child.get();
-      }
-    wait_at_use(*first, lane, sem, tokens, pool, slot);
-    if (!last->loop() && last->instruction.posts.size() < 8)
-      last->instruction.posts.push_back({sem, tokens});
-    else
-      event(last->after, engine_of(lane), false).posts.push_back({sem, tokens});
-    event_after(item, engine_of(lane)).waits.push_back({sem, tokens});
+  static Node* first_use(const Node& loop, Lane lane, int16_t pool, int16_t slot) {
+    for (const auto& child : loop.body)
+      if (uses_lane(*child, lane, pool, slot)) return child.get();
+    throw InternalError("synchronize: a lane without an access");
   }
 
   // Whether the lane executes something in the loop before its first use of the tile.

@@ -367,8 +367,11 @@ class Checker {
   void pattern(const Instruction& i) {
     int64_t count = 1;
     for (const Dim& dim : i.pattern) count *= std::max(dim.count, 0);
-    if (count != i.dst.free_elements())
-      fail("the pattern has {} elements, dst has {} per partition", count, i.dst.free_elements());
+    // A row program may write once per row; its longest operand is what it iterates over.
+    int64_t elements = i.dst.free_elements();
+    if (i.opcode == Opcode::gpsimd_kernel)
+      for (const AccessPattern& src : i.src) elements = std::max(elements, src.free_elements());
+    if (count != elements) fail("the pattern has {} elements, the operands have {} per partition", count, elements);
   }
 
   void matmul(const Instruction& i) {
