@@ -10,10 +10,15 @@
 namespace opentrn::runtime {
 namespace {
 
-// What every key starts with: machine and makers.
+// What every key starts with: machine and makers. Settings are replaced, never changed, so their address tells whether
+// the last answer still holds.
 Hash start() {
+  thread_local const Settings* known = nullptr;
+  thread_local Hash hash;
   const Settings& s = settings();
-  Hash hash;
+  if (known == &s) return hash;
+  known = &s;
+  hash = Hash();
   hash.add(std::string_view(spec::chip(s.chip).hash));
   hash.add(s.lnc);
   hash.add(compiler::kCompilerVersion);
