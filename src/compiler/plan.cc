@@ -306,6 +306,7 @@ class Planner {
   // Materialises what must lie in HBM before the kernel of `id` starts, so that no task has to be pushed while it is
   // being built.
   void prepare(ValueId id) {
+    for (ValueId cut = cut_of(id); cut >= 0; cut = cut_of(id)) view_of(cut, true);
     Group trial;
     for (;;) {
       trial = Group();
@@ -324,6 +325,27 @@ class Planner {
       const ValueId need = missing_;
       if (!view_of(need, true)) throw InternalError("plan: a value could not be placed in HBM");
     }
+  }
+
+  // Operations that computing `id` takes, down to what lies in HBM.
+  void cone(ValueId id, std::set<ValueId>& nodes) {
+    if (nodes.size() > kMostValues || nodes.count(id) || view_of(id, false)) return;
+    for (ValueId operand : g_.nodes[id].operands) cone(operand, nodes);
+    nodes.insert(id);
+  }
+
+  // A value to place in HBM because the expression is too large for one kernel, -1 if it is not.
+  ValueId cut_of(ValueId id) {
+    std::set<ValueId> nodes;
+    cone(id, nodes);
+    if (nodes.size() <= kMostValues) return -1;
+    // Node ids are topological: the first value with a large enough cone of its own.
+    for (ValueId node : nodes) {
+      std::set<ValueId> own;
+      cone(node, own);
+      if (own.size() > kMostValues / 2 && is_elementwise(g_.nodes[node].op)) return node;
+    }
+    return -1;
   }
 
   bool join(Group& open, ValueId id, const View& target) {
@@ -451,7 +473,6 @@ class Planner {
   int build_new(Group& group, ValueId id, const Map& map) {
     const Node& node = g_.nodes[id];
     if (auto view = view_of(id, false)) return leaf(group, *view, map, node.origin);
-    if (group.fused.values.size() > kMostValues) need_deep(id);
     FusedValue v;
     v.op = node.op;
     v.dtype = node.type.dtype;
@@ -534,9 +555,6 @@ class Planner {
   Map map_for(ValueId operand, const Map& map) const {
     return g_.type(operand).shape.empty() ? Map() : map;
   }
-
-  // A deep expression: put the value's own operands into HBM first.
-  [[noreturn]] void need_deep(ValueId id) { need(id); }
 
   int reduction(Group& group, ValueId id, const Map& map) {
     const Node& node = g_.nodes[id];
@@ -707,6 +725,9 @@ class Planner {
   void scatter(const Node& node, const View& target) {
     if (node.combine != graph::Combine::set && node.combine != graph::Combine::add)
       throw Unsupported("scatter with multiply, maximum or minimum");
+    const DType dtype = node.type.dtype;
+    if (node.combine == graph::Combine::add && dtype != DType::f32 && dtype != DType::bf16 && dtype != DType::f16)
+      throw Unsupported(fmt::format("scatter-add of {}: DMA engines accumulate in f32", name_of(dtype)));
     const Shape& shape = node.type.shape;
     const int64_t dim = node.dims[0];
     const View indices = *view_of(node.operands[1], true);
@@ -864,6 +885,13 @@ void for_accesses(const Task& task, F f) {
   if (const auto* t = std::get_if<TopK>(&task)) each({&t->in}, {&t->values, &t->positions});
 }
 
+bool depends(const Fused& fused, int value, int buffer, int64_t offset, const std::vector<int64_t>& strides) {
+  const FusedValue& v = fused.values[value];
+  if (v.kind == FusedValue::Kind::view) return v.buffer == buffer && v.offset == offset && v.strides == strides;
+  return std::any_of(v.operands.begin(), v.operands.end(),
+                     [&](int o) { return depends(fused, o, buffer, offset, strides); });
+}
+
 // Results written in place whose old values are still needed: by a later task, or by the same task elsewhere than at
 // the element it overwrites.
 std::set<size_t> conflicts(const std::vector<Task>& tasks, const isa::Program& program, const Graph& graph) {
@@ -884,9 +912,12 @@ std::set<size_t> conflicts(const std::vector<Task>& tasks, const isa::Program& p
           found.insert(r);
           return;
         }
+        // The store comes after the load only if it needs the loaded value.
         const Fused& fused = std::get<Fused>(tasks[t]);
         for (const FusedOutput& o : fused.outputs)
-          if (o.buffer == target && (o.offset != offset || o.strides != *strides)) found.insert(r);
+          if (o.buffer == target &&
+              (o.offset != offset || o.strides != *strides || !depends(fused, o.value, source, offset, *strides)))
+            found.insert(r);
       });
     }
   }
