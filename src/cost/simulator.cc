@@ -279,7 +279,7 @@ void Simulator::execute(int e) {
       engine.table = s.table;
     }
     int64_t end = start + s.issue_ps;
-    occupy(e, start, end);
+    occupy(e, start, start + std::max(s.issue_ps, s.kind == Step::Kind::dma ? 0 : s.completion_ps));
     if (s.kind == Step::Kind::dma) {
       int32_t trigger = -1;
       if constexpr (record) {
@@ -498,7 +498,7 @@ void Simulator::skip(const Snapshot& then, int loop, int64_t period, int64_t per
   add(c.dma_transfers, before.dma_transfers);
   add(c.matmul_flops, before.matmul_flops);
   add(c.throttled_ps, before.throttled_ps);
-  skipped_ += (totals_.events - then.totals.events) * periods;
+  totals_.skipped += (totals_.events - then.totals.events + totals_.skipped - then.totals.skipped) * periods;
 }
 
 // Brent's cycle detection: compare every iteration with a reference that moves to the powers of two.

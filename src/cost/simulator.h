@@ -72,7 +72,7 @@ class Simulator {
 
   const CoreTime& result() const { return totals_.core; }
   int64_t events() const { return totals_.events; }
-  int64_t skipped_events() const { return skipped_; }
+  int64_t skipped_events() const { return totals_.skipped; }
   // Where each engine stands, for the message about a deadlock.
   std::vector<int> blocked_instructions() const;
   bool deadlocked() const { return deadlocked_; }
@@ -84,7 +84,7 @@ class Simulator {
   // Everything that adds up.
   struct Totals {
     CoreTime core;
-    int64_t events = 0;
+    int64_t events = 0, skipped = 0;
   };
 
   // The state at a loop's back edge, to compare with a later one.
@@ -149,7 +149,6 @@ class Simulator {
   std::array<int64_t, isa::kEngines> port_until_{};  // vector, gpsimd: holding the shared port
   int64_t last_visible_ = 0;
   Totals totals_;
-  int64_t skipped_ = 0;
   int back_edge_ = -1;                        // loop whose leader just took its back edge
   bool deadlocked_ = false;
   std::vector<Snapshot> snapshots_;           // per loop

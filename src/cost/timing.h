@@ -13,7 +13,9 @@
 namespace opentrn::cost {
 
 struct EngineTime {
-  int64_t busy_ps = 0;         // union of the instructions' issue intervals
+  // Union of the instructions' active intervals, as profilers count them: from start to completion; on the tensor
+  // engine exposed stationary loads and streaming; of a DMA instruction its trigger only.
+  int64_t busy_ps = 0;
   int64_t wait_ps = 0;         // blocked on semaphores
   int64_t instructions = 0;    // executed, loops expanded
   bool operator==(const EngineTime&) const = default;
