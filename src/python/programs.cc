@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "cost/cost.h"
 #include "exec/interpreter.h"
+#include "isa/mutate.h"
 #include "isa/serialize.h"
 #include "isa/text.h"
 #include "isa/verify.h"
@@ -37,6 +38,20 @@ std::string_view kind_name(isa::Buffer::Kind kind) {
     case isa::Buffer::Kind::constant: return "constant";
   }
   return "?";
+}
+
+// The element type with which the program first touches a buffer; empty if it never does.
+std::string dtype_of(const isa::Program& program, size_t buffer) {
+  auto matches = [&](const isa::AccessPattern& ap) {
+    return ap.memory == isa::Memory::hbm && static_cast<size_t>(ap.buffer) == buffer;
+  };
+  for (const isa::CoreProgram& core : program.cores)
+    for (const isa::Instruction& instruction : core.code) {
+      if (matches(instruction.dst)) return str(name_of(instruction.dst.dtype));
+      for (const isa::AccessPattern& ap : instruction.src)
+        if (matches(ap)) return str(name_of(ap.dtype));
+    }
+  return "";
 }
 
 // A column of a timeline as a NumPy array that owns its memory.
@@ -175,8 +190,10 @@ void bind_programs(nb::module_& module) {
       .def_prop_ro("scratch_bytes", [](const ProgramHandle& h) { return h.program->scratch_bytes(); })
       .def_prop_ro("buffers", [](const ProgramHandle& h) {
         nb::list list;
-        for (const isa::Buffer& buffer : h.program->buffers) {
+        for (size_t i = 0; i < h.program->buffers.size(); ++i) {
+          const isa::Buffer& buffer = h.program->buffers[i];
           nb::dict d;
+          d["dtype"] = dtype_of(*h.program, i);
           d["name"] = buffer.name;
           d["kind"] = str(kind_name(buffer.kind));
           d["bytes"] = buffer.bytes;
@@ -218,6 +235,14 @@ void bind_programs(nb::module_& module) {
         for (const isa::Semaphore& s : core_of(*h.program, core).semaphores) names.push_back(s.name);
         return names;
       }, nb::arg("core") = 0)
+      .def_prop_ro("mutations", [](const ProgramHandle& h) { return isa::mutation_count(*h.program); },
+                   "Number of small damages that `mutated` can do.")
+      .def("mutated", [](const ProgramHandle& h, size_t which) {
+        if (which >= isa::mutation_count(*h.program)) throw UserError(fmt::format("program {} has no mutation {}", h.program->name, which));
+        auto copy = std::make_shared<isa::Program>(*h.program);
+        std::string what = isa::mutate(*copy, which);
+        return nb::make_tuple(ProgramHandle{copy}, what);
+      }, nb::arg("which"), "A copy with one instruction or semaphore damaged, and what was done.")
       .def("check", [](const ProgramHandle& h, const spec::Chip& chip) {
         nb::list list;
         for (const isa::Finding& f : isa::check(*h.program, chip)) list.append(nb::make_tuple(f.core, f.instruction, f.message));

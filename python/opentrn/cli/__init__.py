@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     from .errors import UserFault
 
     command = typer.main.get_command(app)
-    arguments = sys.argv[1:] if argv is None else argv
+    arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
     name = "opentrn " + arguments[0] if arguments and not arguments[0].startswith("-") else "opentrn"
     try:
         # Some versions of typer carry their own copy of click's exceptions: both are recognised by their methods.

@@ -9,7 +9,6 @@ import typer
 app = typer.Typer(
     name="opentrn",
     help="An open, software Trainium: runs PyTorch scripts on the device `neuron`, and says how long the chip would take.",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},

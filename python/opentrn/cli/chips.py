@@ -9,7 +9,7 @@ def chips(name: str | None) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    out = console()
+    out = console(plain_width=300)
     if name is None:
         table = Table(box=None, padding=(0, 2), pad_edge=False)
         for column in ("chip", "", "cores", "LNC", "HBM per core", "bf16 per core", "numbers"):
