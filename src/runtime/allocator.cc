@@ -223,6 +223,16 @@ Allocator::Extent Allocator::find(int64_t offset) const {
   return {block.start * kUnit, block.units * kUnit, block.requested, block.origin};
 }
 
+Allocator::Extent Allocator::containing(int64_t offset) const {
+  if (offset < 0 || offset / kUnit >= units_) return {};
+  for (int64_t unit = offset / kUnit; unit >= 0; --unit) {
+    if (!index_[unit]) continue;
+    const Extent extent = find(unit * kUnit);
+    return offset < extent.offset + extent.bytes ? extent : Extent{};
+  }
+  return {};
+}
+
 Allocator::Extent Allocator::free(int64_t offset) {
   const int32_t id = block_at(offset);
   if (id < 0) return {};

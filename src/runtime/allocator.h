@@ -37,6 +37,8 @@ class Allocator {
   Extent free(int64_t offset);
   // The live block that starts at `offset`, bytes = 0 if none.
   Extent find(int64_t offset) const;
+  // The live block that holds the byte at `offset`, bytes = 0 if none. Takes time in proportion to the block's size.
+  Extent containing(int64_t offset) const;
   // Returns segments without a live block to the range.
   void release_segments();
 

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "runtime/cache.h"
 #include "runtime/device_state.h"
+#include "runtime/fault_handler.h"
 #include "runtime/fork.h"
 #include "runtime/retirement.h"
 
@@ -26,6 +27,7 @@ Device& DeviceFactory::make(int index) {
   if (Device* device = find(index)) return *device;
   static const bool registered = [] {
     watch_forks();
+    explain_faults();
     std::atexit([] { instance().leave(); });
     return true;
   }();

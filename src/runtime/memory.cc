@@ -76,6 +76,12 @@ struct DeviceMemory::State {
     }
   }
 
+  Holder holder(const void* address, const std::byte* base) const {
+    const Allocator::Extent extent = allocator.containing(static_cast<const std::byte*>(address) - base);
+    if (extent.bytes == 0) return {};
+    return {reinterpret_cast<uint64_t>(base + extent.offset), extent.bytes, extent.origin};
+  }
+
   const int device;
   mutable SpinLock lock;
   Allocator allocator;
@@ -222,8 +228,18 @@ void DeviceMemory::free(void* address) {
 
 Holder DeviceMemory::holder(const void* address) const {
   std::lock_guard lock(state_->lock);
-  const Allocator::Extent extent = state_->allocator.find(static_cast<const std::byte*>(address) - base_);
-  return {reinterpret_cast<uint64_t>(address), extent.bytes, extent.origin};
+  return state_->holder(address, base_);
+}
+
+bool DeviceMemory::try_holder(const void* address, Holder& holder) const {
+  int attempts = 1000;
+  while (!state_->lock.try_lock()) {
+    if (--attempts == 0) return false;
+    sched_yield();
+  }
+  holder = state_->holder(address, base_);
+  state_->lock.unlock();
+  return true;
 }
 
 bool DeviceMemory::contains(const void* address) const {

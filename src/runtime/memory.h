@@ -48,8 +48,10 @@ class DeviceMemory {
   // Memory may be used again at once by work that is submitted later (execution follows submission order).
   // Ignores nullptr; does nothing in a forked child. Throws InternalError for an address that is not a live block.
   void free(void* address);
-  // The live allocation that starts at `address`; bytes = 0 if there is none.
+  // The live allocation that holds the byte at `address`; bytes = 0 if there is none.
   Holder holder(const void* address) const;
+  // The same for a signal handler: false when another thread keeps the allocator busy.
+  bool try_holder(const void* address, Holder& holder) const;
   bool contains(const void* address) const;
   // The same byte in the accessible mapping; nullptr in predict mode.
   std::byte* host(const void* address) const {

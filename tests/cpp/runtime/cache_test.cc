@@ -54,6 +54,7 @@ TEST_F(CacheTest, KeysDependOnWhatDecidesTheProgram) {
 }
 
 TEST_F(CacheTest, KeysAreQuick) {
+  if (kSanitized) GTEST_SKIP() << "times are those of the sanitizer";
   const graph::Graph graph = add_graph(4, 8, 1);
   auto start = std::chrono::steady_clock::now();
   uint64_t sum = 0;
@@ -61,7 +62,7 @@ TEST_F(CacheTest, KeysAreQuick) {
   std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - start;
   std::printf("key of a graph of %zu nodes: %.2f us\n", graph.nodes.size(), time.count() / 1000);
   EXPECT_NE(sum, 1u);
-  EXPECT_LT(time.count() / 1000, 1000);
+  EXPECT_LT(time.count() / 1000, 20);
 }
 
 TEST_F(CacheTest, FromMemoryThenFromDisk) {

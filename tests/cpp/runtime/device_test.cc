@@ -308,6 +308,19 @@ TEST_F(DeviceTest, TheProcessExitsWithWorkInTheQueue) {
       testing::ExitedWithCode(7), "");
 }
 
+TEST_F(DeviceTest, AHostAccessToDeviceMemoryIsExplained) {
+  shut_down_devices();
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_DEATH(
+      {
+        set_origin_describer([](int32_t origin) { return "aten::empty at train.py:" + std::to_string(origin); });
+        Device& device = Device::get(0);
+        auto* x = static_cast<volatile char*>(device.memory().allocate(5000, 17));
+        x[4999] = 1;
+      },
+      "host code accessed the memory of neuron:0.*the tensor has 5120 bytes and comes from aten::empty at train.py:17");
+}
+
 TEST_F(DeviceTest, FourThreadsSubmitRecordAndFree) {
   Device& device = Device::get(0);
   auto small = kernel_for(add_program(1, 1, 16, true));
@@ -352,6 +365,7 @@ TEST_F(DeviceTest, FourThreadsSubmitRecordAndFree) {
 }
 
 TEST_F(DeviceTest, LaunchingIsQuick) {
+  if (kSanitized) GTEST_SKIP() << "times are those of the sanitizer";
   Device& device = Device::get(0);
   auto kernel = kernel_for(add_program(1, 1, 16, true));
   void* x = device.memory().allocate(128 * 16 * 4, -1);
@@ -370,7 +384,7 @@ TEST_F(DeviceTest, LaunchingIsQuick) {
   std::chrono::duration<double, std::micro> spent = std::chrono::steady_clock::now() - start;
   std::printf("launch: %.0f ns on the host; %.2f us per launch of 8 KiB with execution\n", submit,
               spent.count() / 20'000);
-  EXPECT_LT(submit, 50'000);  // sanitizers and busy machines included
+  EXPECT_LT(submit, 3'000);
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "programs.h"
 #include "runtime/origin.h"
 
 namespace opentrn::runtime {
@@ -33,6 +34,8 @@ TEST(DeviceMemory, AddressesAreInaccessibleAndTheHostViewHoldsTheBytes) {
   DeviceMemory memory(100, 64 * kMiB, true);
   auto* address = static_cast<std::byte*>(memory.allocate(1000, -1));
   EXPECT_TRUE(memory.contains(address));
+  EXPECT_EQ(memory.holder(address + 900).address, reinterpret_cast<uint64_t>(address));
+  EXPECT_EQ(memory.holder(address + 1024).bytes, 0);
   EXPECT_EQ(device_of(address), 100);
   EXPECT_EQ(device_of(address + 64 * kMiB), -1);
   EXPECT_EQ(reinterpret_cast<uintptr_t>(address) % 512, 0u);
@@ -158,6 +161,7 @@ TEST(DeviceMemory, ThreadsAllocateWhileTheCacheIsEmptied) {
 }
 
 TEST(DeviceMemory, AllocatingAndFreeingIsQuick) {
+  if (kSanitized) GTEST_SKIP() << "times are those of the sanitizer";
   DeviceMemory memory(100, int64_t{1} << 30, false);
   for (int64_t bytes : {512, 100'000, 8 << 20}) {
     double best = 1e9;
@@ -168,7 +172,7 @@ TEST(DeviceMemory, AllocatingAndFreeingIsQuick) {
       best = std::min(best, time.count() / 10'000);
     }
     std::printf("allocate and free %8lld bytes: %.0f ns\n", static_cast<long long>(bytes), best);
-    EXPECT_LT(best, 5000);  // sanitizers and busy machines included
+    EXPECT_LT(best, 1000);
   }
 }
 

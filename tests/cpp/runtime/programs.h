@@ -15,6 +15,12 @@
 
 namespace opentrn::runtime {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
 inline isa::AccessPattern in_hbm(DType dtype, int buffer, int64_t offset, int partitions, int64_t columns) {
   isa::AccessPattern ap;
   ap.memory = isa::Memory::hbm;
