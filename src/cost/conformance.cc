@@ -75,8 +75,19 @@ std::vector<Row> trn2_rows() {
   };
   return {
       {"scalar.activation.exp", act(isa::ActFn::exp, f32, f32), 290, 0.833},
+      {"scalar.activation.sigmoid", act(isa::ActFn::sigmoid, f32, f32), 290, 0.833},
+      {"scalar.activation.rsqrt", act(isa::ActFn::rsqrt, f32, f32), 290, 0.833},
       {"scalar.activation.sqrt", act(isa::ActFn::sqrt, f32, f32), 290, 0.833},
+      {"scalar.activation.log", act(isa::ActFn::log, f32, f32), 290, 0.833},
+      {"scalar.activation.square", act(isa::ActFn::square, f32, f32), 290, 0.833},
       {"scalar.activation.copy", act(isa::ActFn::copy, f32, f32), 202, 0.8335},
+      {"scalar.activation.copy.bias_tile",
+       [](int64_t n) {
+         Instruction in = activation(isa::ActFn::copy, sbuf(f32, n), sbuf(f32, n));
+         in.s1 = isa::Scalar::of(sbuf(f32, 1));
+         return in;
+       },
+       202 + 91, 0.8335},
       {"scalar.activation.exp.bf16", act(isa::ActFn::exp, bf16, bf16), 295.7, 0.833},
       {"scalar.activation.exp.f32_to_bf16", act(isa::ActFn::exp, f32, bf16), 276, 0.842},
       {"scalar.activation.exp.psum", act(isa::ActFn::exp, f32, f32, true), 251, 0.974},
@@ -110,6 +121,14 @@ std::vector<Row> trn2_rows() {
        142.7, 1.044},
       {"vector.reciprocal", one(O::reciprocal, E::vector, f32, f32), 153, 6.25, false, "documented as 8N cycles"},
       {"vector.tensor_tensor_scan", two(O::tensor_tensor_scan, E::vector, f32), 157.7, 2.083},
+      {"vector.tensor_tensor_scan.seed_tile",
+       [](int64_t n) {
+         Instruction in = with_op(
+             make(Opcode::tensor_tensor_scan, Engine::vector, sbuf(f32, n), {sbuf(f32, n), sbuf(f32, n)}), AluOp::add);
+         in.s0 = isa::Scalar::of(sbuf(f32, 1));
+         return in;
+       },
+       157.7 + 60, 2.083},
       {"vector.memset", [](int64_t n) { return make(Opcode::memset, Engine::vector, sbuf(f32, n), {}); }, 58.5, 0.83, false,
        "documented as N cycles, N/2 for zeros of 16 bits"},
       {"gpsimd.affine_select",
@@ -175,6 +194,11 @@ std::vector<Row> trn1_rows() {
 // Instructions whose size is fixed.
 void add_single(std::vector<Conformance>& out, const spec::Chip& chip) {
   isa::Program empty;
+  if (chip.name == "trn1") {
+    Instruction event = make(Opcode::event_semaphore, Engine::sync, {}, {});
+    out.push_back({"chip.cost.sync.event_semaphore", isolated_ns(event, empty, chip), 9, "measured", ""});
+    out.push_back({"chip.cost.scalar.act_table_load", chip.act_table_load_ns, 368, "measured", ""});
+  }
   if (chip.name != "trn2") return;
   Instruction transpose = make(Opcode::nc_transpose, Engine::vector, sbuf(f32, 32), {sbuf(f32, 32)});
   transpose.dst.partitions = transpose.src[0].partitions = 32;
