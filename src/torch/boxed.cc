@@ -8,6 +8,7 @@
 #include <set>
 
 #include "torch/device.h"
+#include "torch/dynamic.h"
 #include "torch/fallback.h"
 #include "torch/normalize.h"
 #include "torch/origin.h"
@@ -56,9 +57,17 @@ void return_results(const Prepared& prepared, const Signature& signature, torch:
 
 class BoxedKernel final : public c10::OperatorKernel {
  public:
-  explicit BoxedKernel(OperatorState* state) : state_(*state) {}
+  explicit BoxedKernel(OperatorState* state) : state_(*state) {
+    const auto& parameters = state_.op.signature.parameters;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (parameters[i].name == "indices" && parameters[i].kind == ArgumentKind::tensors) indices_ = static_cast<int>(i);
+      if (parameters[i].name == "values") values_ = static_cast<int>(i);
+      if (parameters[i].name == "accumulate") accumulate_ = static_cast<int>(i);
+    }
+  }
 
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    if (indices_ >= 0 && index(stack)) return;
     Operands operands;
     read_operands(state_.op.signature, state_.specialisation, state_.op.rules, *stack, operands);
     state_.calls.fetch_add(1, std::memory_order_relaxed);
@@ -94,7 +103,25 @@ class BoxedKernel final : public c10::OperatorKernel {
     return prepared;
   }
 
+  // Index lists may hold masks and CPU tensors. True when that was the whole work.
+  bool index(torch::jit::Stack* stack) {
+    size_t count = state_.op.signature.parameters.size(), base = stack->size() - count;
+    if (values_ >= 0 && accumulate_ >= 0) {
+      at::Tensor result;
+      bool in_place = state_.op.signature.parameters[0].written;
+      if (fill_by_mask(*stack, base, base + indices_, base + values_, (*stack)[base + accumulate_].toBool(), in_place,
+                       result)) {
+        stack->erase(stack->begin() + static_cast<std::ptrdiff_t>(base), stack->end());
+        stack->push_back(std::move(result));
+        return true;
+      }
+    }
+    expand_indices(*stack, base, base + indices_);
+    return false;
+  }
+
   OperatorState& state_;
+  int indices_ = -1, values_ = -1, accumulate_ = -1;   // arguments of indexing operators
 };
 
 // ---- registration --------------------------------------------------------------------------------
@@ -169,6 +196,8 @@ bool add(const aten::Entry& entry, const c10::OperatorHandle& handle, const c10:
   std::string base = schema.name().substr(6);
   if (base.size() > 1 && base.back() == '_' && functional.name() != schema.name()) base.pop_back();
   state->op.rules.cpu_scalars = takes_cpu_scalars(base);
+  // The result's size follows from numbers: they are part of the key.
+  if (base == "arange" || base == "range") state->specialisation.numbers = ~0ull;
   OperatorState* kept = state.release();
   kept->op.rules.name = kept->op.name.c_str();
   states().push_back(kept);

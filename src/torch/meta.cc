@@ -33,7 +33,7 @@ struct Translator {
     at::Tensor& meta = known[t.unsafeGetTensorImpl()];
     if (!meta.defined()) {
       meta = at::detail::empty_strided_meta(t.sizes(), t.strides(), t.scalar_type());
-      meta.unsafeGetTensorImpl()->set_wrapped_number(t.unsafeGetTensorImpl()->is_wrapped_number());
+      if (t.unsafeGetTensorImpl()->is_wrapped_number()) meta.unsafeGetTensorImpl()->set_wrapped_number(true);
     }
     return meta;
   }
