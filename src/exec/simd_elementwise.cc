@@ -66,31 +66,35 @@ struct Bypass {
     }                                                                              \
   };
 OPENTRN_COMPARE(Equal, Eq)
-OPENTRN_COMPARE(NotEqual, Ne)
+
 OPENTRN_COMPARE(Greater, Gt)
 OPENTRN_COMPARE(GreaterEqual, Ge)
 OPENTRN_COMPARE(Less, Lt)
 OPENTRN_COMPARE(LessEqual, Le)
 #undef OPENTRN_COMPARE
+struct NotEqual {  // hn::Ne is false for NaN on some targets
+  template <class D, class V>
+  static HWY_INLINE V Do(D d, V a, V b) { return hn::IfThenElseZero(hn::Not(hn::Eq(a, b)), hn::Set(d, 1.0f)); }
+};
 struct LogicalAnd {
   template <class D, class V>
   static HWY_INLINE V Do(D d, V a, V b) {
     const V zero = hn::Zero(d);
-    return hn::IfThenElseZero(hn::And(hn::Ne(a, zero), hn::Ne(b, zero)), hn::Set(d, 1.0f));
+    return hn::IfThenElseZero(hn::And(hn::Not(hn::Eq(a, zero)), hn::Not(hn::Eq(b, zero))), hn::Set(d, 1.0f));
   }
 };
 struct LogicalOr {
   template <class D, class V>
   static HWY_INLINE V Do(D d, V a, V b) {
     const V zero = hn::Zero(d);
-    return hn::IfThenElseZero(hn::Or(hn::Ne(a, zero), hn::Ne(b, zero)), hn::Set(d, 1.0f));
+    return hn::IfThenElseZero(hn::Or(hn::Not(hn::Eq(a, zero)), hn::Not(hn::Eq(b, zero))), hn::Set(d, 1.0f));
   }
 };
 struct LogicalXor {
   template <class D, class V>
   static HWY_INLINE V Do(D d, V a, V b) {
     const V zero = hn::Zero(d);
-    return hn::IfThenElseZero(hn::Xor(hn::Ne(a, zero), hn::Ne(b, zero)), hn::Set(d, 1.0f));
+    return hn::IfThenElseZero(hn::Xor(hn::Not(hn::Eq(a, zero)), hn::Not(hn::Eq(b, zero))), hn::Set(d, 1.0f));
   }
 };
 
@@ -123,7 +127,7 @@ HWY_INLINE float Modulo(float a, float b) {
   const double x = a, y = b;
   const double q = std::trunc(x / y);
   double r;
-  if (std::abs(q) < 0x1p28) {
+  if (std::abs(q) < 0x1p28 && std::abs(y) < INFINITY) {
     r = x - q * y;
     if (r != 0 && (r < 0) != (x < 0)) r += std::copysign(y, x);
     if (std::abs(r) >= std::abs(y)) r -= std::copysign(y, x);
@@ -146,7 +150,7 @@ HWY_INLINE void PowBlock(D d, float* to, const float* a, const float* b) {
   const hn::Rebind<float, D> df;
   const auto x = hn::LoadU(df, a), y = hn::LoadU(df, b);
   const auto limit = hn::Set(df, INFINITY), zero = hn::Zero(df);
-  const auto easy = hn::And(hn::And(hn::Lt(hn::Abs(x), limit), hn::Ne(x, zero)), hn::Lt(hn::Abs(y), limit));
+  const auto easy = hn::And(hn::AndNot(hn::Eq(x, zero), hn::Lt(hn::Abs(x), limit)), hn::Lt(hn::Abs(y), limit));
   const auto result = Demote(df, PowFinite(d, hn::PromoteTo(d, x), hn::PromoteTo(d, y)));
   if (hn::AllTrue(df, easy)) {
     hn::StoreU(result, df, to);

@@ -76,7 +76,7 @@ HWY_INLINE V Polynomial(D d, V x, const double (&c)[kCount]) {
 
 template <class V>
 HWY_INLINE auto IsNan(V v) {
-  return hn::Ne(v, v);
+  return hn::IsNaN(v);
 }
 
 // e^x - 1 = 2^n (r q + 1) - 1 with x = n ln 2 + r; the caller combines. x within [-700, 700], no NaN.
