@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -72,17 +73,17 @@ class Emitter {
     const auto add = [&](int64_t first_block, int64_t blocks, int64_t repeat) {
       if (repeat > 0 && blocks > 0) segments_.push_back({first_block * block_rows, blocks, 0, repeat});
     };
-    const int64_t size = plan_.chunk_blocks, full = plan_.k_blocks / size, rest = plan_.k_blocks % size;
-    const bool full_is_last = rest == 0 && plan_.tail_rows == 0;
+    const int64_t size = plan_.chunk_blocks, first = plan_.first_blocks, others = plan_.k_blocks - first;
+    const int64_t full = others / size, rest = others % size;
+    add(0, first, 1);
     if (plan_.resident) {
-      for (int64_t c = 0; c < full; ++c) add(c * size, size, 1);
-    } else if (full > 0) {
-      const int64_t middle = full - 1 - (full_is_last && full > 1 ? 1 : 0);
-      add(0, size, 1);
-      add(size, size, middle);
-      add((1 + middle) * size, size, full - 1 - middle);
+      for (int64_t c = 0; c < full; ++c) add(first + c * size, size, 1);
+    } else {
+      const int64_t last = rest == 0 && plan_.tail_rows == 0 && full > 0 ? 1 : 0;
+      add(first, size, full - last);
+      add(first + (full - last) * size, size, last);
     }
-    add(full * size, rest, 1);
+    add(first + full * size, rest, 1);
     if (plan_.tail_rows > 0) segments_.push_back({plan_.k_blocks * block_rows, 0, plan_.tail_rows, 1});
   }
 
@@ -252,9 +253,14 @@ class Emitter {
     }
     for (size_t k = 0; k < segments_.size(); ++k) {
       const Segment& s = segments_[k];
-      const bool first = k == 0, last = k + 1 == segments_.size();
+      const auto segment = [&](const Chunk& lhs, const Chunk& rhs) {
+        if (k + 1 < segments_.size()) return accumulate(products, lhs, rhs, s, k == 0, group.first);
+        // Row by row: each leaves PSUM while the next ones are finished.
+        for (size_t begin = 0; begin < products.size(); begin += widths.size())
+          accumulate(std::span(products).subspan(begin, widths.size()), lhs, rhs, s, k == 0, group.first);
+      };
       if (plan_.resident) {
-        accumulate(products, stationary[k], moving[k], s, first, last, group.first);
+        segment(stationary[k], moving[k]);
         continue;
       }
       b_.loop(s.repeat, [&](Index i) {
@@ -262,16 +268,15 @@ class Emitter {
         const Chunk lhs = load(p_.lhs, lhs_pool_, group.lhs + row * p_.lhs.row_stride, s, group.panel_columns,
                                kLoadStationary);
         const Chunk rhs = load(p_.rhs, rhs_pool_, group.rhs + row * p_.rhs.row_stride, s, group.columns, kLoadMoving);
-        accumulate(products, lhs, rhs, s, first, last, group.first);
+        segment(lhs, rhs);
       });
     }
     evacuate(products, out);
   }
 
-  // The products of one segment. The first K tile overwrites PSUM; it and the last block stand outside the loop, the
-  // latter so that each result can leave PSUM while the others are finished.
-  void accumulate(const std::vector<Product>& products, const Chunk& lhs, const Chunk& rhs, const Segment& s,
-                  bool first, bool last, const Index& m) {
+  // The products of one segment. The very first K tile overwrites PSUM.
+  void accumulate(std::span<const Product> products, const Chunk& lhs, const Chunk& rhs, const Segment& s, bool first,
+                  const Index& m) {
     const auto tile = [&](const Index& lhs_offset, const Index& rhs_offset, int64_t partitions, bool adds) {
       for (const Product& p : products)
         b_.matmul(b_.at(p.psum, DType::f32, p.rows, {{1, static_cast<int32_t>(p.columns)}}),
@@ -287,45 +292,36 @@ class Emitter {
              !(first && row == 0));
       return;
     }
-    const int64_t q = plan_.rows_per_partition;
-    const auto block = [&](int64_t k, bool overwrites) {
-      for (int64_t r = 0; r < q; ++r)
-        tile(Index(k * lhs.block + r * lhs.row), Index(k * rhs.block + r * rhs.row), 128, !(overwrites && r == 0));
-    };
-    const int64_t begin = first ? 1 : 0, end = std::max(begin, last ? s.blocks - 1 : s.blocks);
-    if (first) block(0, true);
-    b_.loop(end - begin, [&](Index k) {
+    const int64_t q = plan_.rows_per_partition, begin = first ? 1 : 0;
+    if (first)
+      for (int64_t r = 0; r < q; ++r) tile(Index(r * lhs.row), Index(r * rhs.row), 128, r > 0);
+    b_.loop(s.blocks - begin, [&](Index k) {
       b_.loop(q, [&](Index r) {
         tile((k + Index(begin)) * lhs.block + r * lhs.row, (k + Index(begin)) * rhs.block + r * rhs.row, 128, true);
       });
     });
-    if (end < s.blocks) block(end, false);
   }
 
-  // Results go to SBUF in rows as long as one engine copies them, and from there to HBM. The stores stand behind all
-  // copies: triggering one makes its engine wait for the copy.
+  // Results go to SBUF in rows as long as one engine copies them, and from there to HBM.
   void evacuate(const std::vector<Product>& products, const Index& out) {
-    struct Row {
-      Tile tile;
-      const Product* head;
+    for (size_t begin = 0; begin < products.size();) {
+      const Product& head = products[begin];
+      const Tile row = b_.take(out_pool_[head.engine]);
       int64_t columns = 0;
-    };
-    std::vector<Row> rows;
-    for (const Product& p : products) {
-      if (rows.empty() || rows.back().head->m_offset != p.m_offset || rows.back().head->engine != p.engine)
-        rows.push_back({b_.take(out_pool_[p.engine]), &p, 0});
-      Row& row = rows.back();
-      const Dim dim{1, static_cast<int32_t>(p.columns)};
-      b_.copy(kEvacuation[p.engine], b_.at(row.tile, p_.out.dtype, p.rows, {dim}, Index(row.columns)),
-              b_.at(p.psum, DType::f32, p.rows, {dim}));
-      row.columns += p.columns;
-    }
-    for (const Row& row : rows) {
-      const Product& p = *row.head;
+      size_t end = begin;
+      for (; end < products.size(); ++end) {
+        const Product& p = products[end];
+        if (p.m_offset != head.m_offset || p.engine != head.engine) break;
+        const Dim dim{1, static_cast<int32_t>(p.columns)};
+        b_.copy(kEvacuation[p.engine], b_.at(row, p_.out.dtype, p.rows, {dim}, Index(columns)),
+                b_.at(p.psum, DType::f32, p.rows, {dim}));
+        columns += p.columns;
+      }
       b_.dma(b_.hbm(p_.out.buffer, p_.out.dtype,
-                    out + Index(p.m_offset * p_.out.row_stride + p.n_offset * p_.out.column_stride), p.rows,
-                    p_.out.row_stride, {{p_.out.column_stride, static_cast<int32_t>(row.columns)}}),
-             b_.at(row.tile, p_.out.dtype, p.rows, {{1, static_cast<int32_t>(row.columns)}}), kStoreResult[p.engine]);
+                    out + Index(head.m_offset * p_.out.row_stride + head.n_offset * p_.out.column_stride), head.rows,
+                    p_.out.row_stride, {{p_.out.column_stride, static_cast<int32_t>(columns)}}),
+             b_.at(row, p_.out.dtype, head.rows, {{1, static_cast<int32_t>(columns)}}), kStoreResult[head.engine]);
+      begin = end;
     }
   }
 

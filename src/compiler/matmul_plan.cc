@@ -149,8 +149,10 @@ struct Estimator {
     switch (load_of(x, p.compute, columns)) {
       case Load::vector: return row_ns;
       case Load::transpose: {
-        // One transfer for each piece of up to 512 columns and each K block.
-        const int64_t pieces = ceil_div(columns, kTransposeRows), piece = ceil_div(columns, pieces);
+        // One transfer for each piece of up to 512 columns and each K block (matmul.cc, load_transposed).
+        const int64_t phases = rows_per_partition == 2 && x.column_stride % 2 != 0 ? 2 : 1;
+        const int64_t pieces = phases * ceil_div(ceil_div(columns, phases), kTransposeRows);
+        const int64_t piece = ceil_div(columns, pieces);
         const double bytes = rows * static_cast<double>(piece * size * rows_per_partition);
         const double runs = std::min(static_cast<double>(piece), rows);
         const double ns = std::max(runs * row_ns, bytes / dma_rate + chip.dma_transfer_overhead_ns);
@@ -178,35 +180,50 @@ struct Estimator {
 
   double estimate(const MatmulPlan& plan) const {
     const double kt = static_cast<double>(plan.k_tiles());
-    const int64_t q = plan.rows_per_partition;
-    const int64_t m_tiles = ceil_div(p.m, 128);
-    const int64_t block_m = std::min(plan.block_m, p.m);
-    const double m_blocks = static_cast<double>(ceil_div(p.m, plan.block_m));
-    const double lhs = load_ns(p.lhs, block_m, q), rhs = load_ns(p.rhs, plan.n.size, q);
-    double columns = 0, rhs_all = 0, store_all = 0, evacuate = 0;
-    const auto block = [&](int64_t size, double count) {
-      columns += count * matmul_ns(size, plan.tile_n);
-      rhs_all += count * load_ns(p.rhs, size, q);
-      store_all += count * store_ns(128, size);
-      evacuate += count * static_cast<double>(size);
+    const int64_t q = plan.rows_per_partition, m_tiles = ceil_div(p.m, 128);
+    double matmuls = 0, loads = 0, stores = 0, columns = 0, n_blocks = 0;  // over n, for one stationary tile or panel
+    const auto block = [&](int64_t size, int64_t count) {
+      const double times = static_cast<double>(count);
+      matmuls += times * kt * matmul_ns(size, plan.tile_n);
+      loads += times * kt * load_ns(p.rhs, size, q);
+      stores += times * store_ns(std::min<int64_t>(p.m, 128), size);
+      columns += times * static_cast<double>(size);
+      n_blocks += times;
     };
-    block(plan.n.size, static_cast<double>(plan.n.blocks));
-    if (plan.n.rest) block(plan.n.rest, 1);
-    const double tensor = batch * static_cast<double>(m_tiles) * kt * columns;
-    const double lhs_reloads = plan.resident ? 1 : static_cast<double>(plan.n.blocks + (plan.n.rest ? 1 : 0));
-    const double dma = batch * (m_blocks * kt * (lhs * lhs_reloads + rhs_all) + static_cast<double>(m_tiles) * store_all);
+    block(plan.n.size, plan.n.blocks);
+    if (plan.n.rest > 0) block(plan.n.rest, 1);
     const bool one_engine = m_tiles == 1 && plan.n.size <= plan.tile_n;
     const double evacuation_ghz = one_engine ? chip.engines[2].ghz : chip.engines[1].ghz + chip.engines[2].ghz;
-    evacuate *= batch * static_cast<double>(m_tiles) / evacuation_ghz;
+    const auto panel = [&](int64_t size) {
+      const double tiles = static_cast<double>(ceil_div(size, 128));
+      const double dma = kt * load_ns(p.lhs, size, q) * (plan.resident ? 1 : n_blocks) + loads + tiles * stores;
+      return std::max({tiles * matmuls, dma, tiles * columns / evacuation_ghz});
+    };
+    const int64_t panels = p.m / plan.block_m, rest = p.m % plan.block_m;
+    const double all = static_cast<double>(panels) * panel(plan.block_m) + (rest > 0 ? panel(rest) : 0);
+
     // The first panels arrive chunk by chunk while the first group computes.
+    const double arrival = load_ns(p.lhs, std::min(plan.block_m, p.m), q) + load_ns(p.rhs, plan.n.size, q);
     const double group = static_cast<double>(std::min(plan.group_m, m_tiles)) * matmul_ns(plan.n.size, plan.tile_n);
-    const double chunk = static_cast<double>(plan.chunk_tiles());
-    const double first = std::max(kt * (lhs + rhs) + chunk * group, chunk * (lhs + rhs) + kt * group) - kt * group;
-    // Later panels of lhs are prefetched as far as there are slots.
-    const double ahead = chunk * static_cast<double>(plan.lhs_depth - plan.panel_chunks());
-    const double change = plan.resident ? std::max(0.0, kt - ahead) * std::max(0.0, lhs + rhs - group) : 0.0;
-    const double tail = store_ns(128, plan.n.size) + static_cast<double>(plan.n.size);
-    return 2 * latency_ns + std::max({first + tensor + (m_blocks * batch - 1) * change, dma, evacuate}) + tail;
+    double arrived = latency_ns, done = 0;
+    const auto chunk = [&](double tiles) {
+      arrived += tiles * arrival;
+      done = std::max(done, arrived) + tiles * group;
+    };
+    const int64_t first = std::min(plan.k_blocks, plan.first_blocks);
+    if (first > 0) chunk(static_cast<double>(first * q));
+    for (int64_t k = first; k < plan.k_blocks; k += plan.chunk_blocks)
+      chunk(static_cast<double>(std::min(plan.chunk_blocks, plan.k_blocks - k) * q));
+    if (plan.tail_rows > 0) chunk(static_cast<double>(ceil_div(plan.tail_rows, 128)));
+    const double fill = done - kt * group;
+    const double drain = store_ns(128, plan.n.size) + static_cast<double>(plan.n.size) + latency_ns;
+
+    // A little for code: bodies of different shapes, chunks that are written out.
+    const int64_t group_columns = plan.group_m * 128;
+    const bool mixed_groups = plan.block_m % group_columns != 0 || rest % group_columns != 0;
+    const double bodies = (plan.n.rest > 0 ? 2 : 1) * (1 + (panels > 0 && rest > 0 ? 1 : 0) + (mixed_groups ? 1 : 0));
+    const double code = 1 + 0.001 * bodies + 0.0005 * static_cast<double>(plan.resident ? plan.panel_chunks() : 3);
+    return (fill + batch * all + drain) * code;
   }
 };
 
@@ -311,9 +328,9 @@ MatmulPlan plan_matmul(const MatmulProblem& p, const spec::Chip& chip, int64_t s
   plan.k_blocks = p.k / (128 * plan.rows_per_partition);
   plan.tail_rows = p.k % (128 * plan.rows_per_partition);
   plan.tile_n = std::min<int64_t>(tile_n, chip.moving_free_max);
-  const auto cut = [&](int64_t most_chunks, int64_t most_blocks) {
-    plan.chunk_blocks = std::max<int64_t>(1, std::min(ceil_div(plan.k_blocks, most_chunks), most_blocks));
-    plan.chunks = ceil_div(plan.k_blocks, plan.chunk_blocks);
+  const auto cut = [&](int64_t blocks) {
+    plan.chunk_blocks = std::max<int64_t>(1, std::min(blocks, plan.k_blocks));
+    plan.first_blocks = std::min<int64_t>(plan.k_blocks, 1);
   };
   for (int64_t n_tiles = 1; n_tiles <= banks; ++n_tiles) {
     if (n_tiles > 1 && (n_tiles - 1) * plan.tile_n >= p.n) break;
@@ -321,15 +338,18 @@ MatmulPlan plan_matmul(const MatmulProblem& p, const spec::Chip& chip, int64_t s
     for (const Blocks& n : partitions_of_n(p.n, n_tiles, plan.tile_n)) {
       plan.n = n;
       plan.resident = true;
-      cut(4, plan.k_blocks);
-      for (int64_t groups = 1;; groups *= 2) {
-        plan.block_m = std::min(groups * plan.group_m, m_tiles) * 128;
-        consider(plan);
-        if (plan.block_m >= p.m) break;
+      for (int64_t chunks : {4, 7}) {
+        cut(ceil_div(plan.k_blocks - 1, chunks));
+        for (int64_t panels = 1; panels <= ceil_div(m_tiles, plan.group_m); ++panels) {
+          plan.block_m = ceil_div(m_tiles, panels) * 128;
+          if (panels > 1) plan.block_m = round_up(plan.block_m, plan.group_m * 128);
+          consider(plan);
+          if (panels >= 4) panels += panels / 2;
+        }
       }
       plan.resident = false;
       plan.block_m = plan.group_m * 128;
-      cut(1, 4 / plan.rows_per_partition);
+      cut(4 / plan.rows_per_partition);
       consider(plan);
     }
   }

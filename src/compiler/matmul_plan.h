@@ -56,8 +56,9 @@ struct MatmulPlan {
   int64_t rows_per_partition = 1;
   int64_t k_blocks = 0;
   int64_t tail_rows = 0;
-  int64_t chunk_blocks = 1;  // K blocks of one load, the unit in which panels arrive
-  int64_t chunks = 0;        // ceil(k_blocks / chunk_blocks); the tail is one more
+  // K blocks of one load, the unit in which panels arrive: the first chunk is short, so that the tensor engine starts
+  // early, and the others have chunk_blocks (the last one what is left). The tail is one more chunk.
+  int64_t first_blocks = 0, chunk_blocks = 1;
   bool resident = true;      // panels of all of K stay in SBUF; otherwise both operands stream through it
   int64_t group_m = 1;       // stationary tiles whose results accumulate side by side in PSUM
   int64_t block_m = 0;       // columns of lhs in a panel: a multiple of group_m tiles of 128, or all of m and more
@@ -68,7 +69,10 @@ struct MatmulPlan {
   double estimated_ns = 0;
 
   int64_t k_tiles() const { return k_blocks * rows_per_partition + (tail_rows + 127) / 128; }
-  int64_t panel_chunks() const { return chunks + (tail_rows > 0 ? 1 : 0); }
+  int64_t panel_chunks() const {  // of all of K
+    const int64_t others = k_blocks - first_blocks;
+    return (first_blocks > 0 ? 1 : 0) + (others + chunk_blocks - 1) / chunk_blocks + (tail_rows > 0 ? 1 : 0);
+  }
   int64_t chunk_tiles() const;  // K tiles that a slot holds
 };
 
