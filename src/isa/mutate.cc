@@ -24,7 +24,8 @@ class Mutator {
     for (size_t c = 0; c < program_.cores.size() && !done(); ++c) {
       CoreProgram& core = program_.cores[c];
       for (size_t s = 0; s < core.semaphores.size() && !done(); ++s)
-        if (applies("core {}: semaphore '{}' starts with one token more", c, core.semaphores[s].name))
+        if (used(core, s) && !implied(core, s) &&
+            applies("core {}: semaphore '{}' starts with one token more", c, core.semaphores[s].name))
           ++core.semaphores[s].initial;
       for (size_t p = 0; p < core.pools.size() && !done(); ++p)
         if (core.pools[p].depth > 1 && applies("core {}: pool '{}' has one slot less", c, core.pools[p].name))
@@ -50,6 +51,46 @@ class Mutator {
   bool here(fmt::format_string<Args...> text, Args&&... args) {
     if (count_++ != target_) return false;
     description_ = where_ + ": " + fmt::format(text, std::forward<Args>(args)...);
+    return true;
+  }
+
+  static bool waits_on(const Instruction& i, size_t semaphore) {
+    for (const Signal& s : i.waits)
+      if (s.semaphore == static_cast<int>(semaphore)) return true;
+    return false;
+  }
+  static bool used(const CoreProgram& core, size_t semaphore) {
+    for (const Instruction& i : core.code)
+      if (waits_on(i, semaphore)) return true;
+    return false;
+  }
+  // The only queue that posts the semaphore, and the last instruction that does; false when there are several.
+  static bool posting_queue(const CoreProgram& core, size_t semaphore, int& queue, size_t& last) {
+    queue = -1;
+    for (size_t k = 0; k < core.code.size(); ++k)
+      for (const Signal& s : core.code[k].posts)
+        if (s.semaphore == static_cast<int>(semaphore)) {
+          const int q = is_dma(core.code[k].opcode) ? core.code[k].queue : -2;
+          if (q < 0 || (queue >= 0 && q != queue)) return false;
+          queue = q;
+          last = k;
+        }
+    return queue >= 0;
+  }
+  // Whoever waits on it also waits on a later post of the same queue, which alone says as much.
+  static bool implied(const CoreProgram& core, size_t semaphore) {
+    int queue = -1, other_queue = -1;
+    size_t last = 0, other_last = 0;
+    if (!posting_queue(core, semaphore, queue, last)) return false;
+    for (const Instruction& i : core.code) {
+      if (!waits_on(i, semaphore)) continue;
+      bool later = false;
+      for (const Signal& s : i.waits)
+        later |= s.semaphore != static_cast<int>(semaphore) &&
+                 posting_queue(core, static_cast<size_t>(s.semaphore), other_queue, other_last) &&
+                 other_queue == queue && other_last > last;
+      if (!later) return false;
+    }
     return true;
   }
 
