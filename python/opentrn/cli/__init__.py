@@ -14,6 +14,8 @@ def main(argv: list[str] | None = None) -> int:
 
     command = typer.main.get_command(app)
     arguments = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if arguments[0] == "run":
+        arguments = _module_arguments(arguments)
     name = "opentrn " + arguments[0] if arguments and not arguments[0].startswith("-") else "opentrn"
     try:
         # Some versions of typer carry their own copy of click's exceptions: both are recognised by their methods.
@@ -38,6 +40,16 @@ def main(argv: list[str] | None = None) -> int:
         if type(error).__module__.startswith("opentrn._core") and type(error).__name__ in ("UserError", "Unsupported"):
             return _fail(str(error))
         raise
+
+
+def _module_arguments(arguments: list[str]) -> list[str]:
+    """As with `python -m`, everything after `-m MODULE` belongs to the module."""
+    for i, argument in enumerate(arguments):
+        if argument in ("-m", "--module"):
+            return [*arguments[: i + 2], "--", *arguments[i + 2 :]]
+        if argument == "--" or argument.endswith(".py"):
+            break
+    return arguments
 
 
 def _one_line(text: str) -> str:

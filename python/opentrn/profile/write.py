@@ -60,11 +60,18 @@ def _ns(ps: Any) -> Any:
     return (np.asarray(ps, np.int64) + 500) // 1000
 
 
-def write_profile(core, out: str, script: str) -> dict[str, Any]:
-    """Writes <out>/profile and returns {"path", "bytes", "steps", "launches", "programs", "instructions", "dropped"}."""
+def write_profile(core, out: str, script: str, finished_steps: int = 0) -> dict[str, Any]:
+    """Writes <out>/profile and returns {"path", "bytes", "steps", "launches", "programs", "instructions", "dropped"}.
+
+    With finished steps, what came after the last one is left out; steps are numbered from 1.
+    """
     settings = core.settings()
     chip = core.chip(settings["chip"])
     launches = core.launch_records()
+    if finished_steps:
+        keep = launches["step"] < finished_steps
+        launches = {name: column[keep] for name, column in launches.items()}
+    launches["step"] = launches["step"] + 1
     target = pathlib.Path(out) / "profile"
     temporary = pathlib.Path(out) / f".profile.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)

@@ -127,7 +127,7 @@ def _finish(config: dict[str, Any], sender: Sender, watch, core, stopped: str | 
         from ..profile.write import write_profile
 
         try:
-            info = write_profile(core, config["out"], script=config["target"])
+            info = write_profile(core, config["out"], script=config["target"], finished_steps=watch.steps)
             sender.send("profile", **info)
         except Exception as error:
             sender.send("profile", error=str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -195,5 +195,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = main()
+    try:
+        status = main()
+    except KeyboardInterrupt:  # before the script began, or after it ended
+        status = 130
     sys.exit(status)

@@ -45,7 +45,7 @@ def sparkline(values: list[float], width: int = 40) -> str:
     return "".join(_BARS[round((v - low) * scale)] for v in values)
 
 
-def _bar(share: float, width: int = 8) -> str:
+def _bar(share: float, width: int = 5) -> str:
     filled = min(round(share * width), width)
     return "█" * filled + "░" * (width - filled)
 
@@ -93,7 +93,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         f"{percent(figures['mfu_step'])}, {percent(figures['hfu_step'])} of {what.lower()} time; peak {peak}",
     ))  # fmt: skip
     busy = "  ".join(f"{name} {_bar(share)} {percent(share)}" for name, share in figures["busy"].items() if name != "sync")
-    rows.append(("Busy", busy + "  of device time"))
+    rows.append(("Busy of device time", busy))
     rows.append(("Bound", figures["bound"]["sentence"]))
     rate = figures["hbm_bytes"] / (figures["device_us"] * 1e3) if figures["device_us"] else 0
     peak_bytes = report["memory_peak_bytes"] or 0
@@ -104,9 +104,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     ))  # fmt: skip
     cache = report["cache"] or {}
     if cache:
-        made = cache["compiled"]
-        text = f"{count_text(made, 'program')} compiled in {cache['compile_ms'] / 1e3:.2g} s"
-        text += f", {cache['disk_hits']:,} from the disk cache, {cache['memory_hits']:,} hits in memory"
+        text = f"{count_text(cache['compiled'], 'program')} compiled in {cache['compile_ms'] / 1e3:.2g} s"
+        text += f", {cache['disk_hits']:,} from the disk cache, {report['cache_hits']:,} launches of programs in memory"
         rows.append(("Programs", text))
     fallbacks = report["fallbacks"]
     if fallbacks:
@@ -141,6 +140,8 @@ def render(report: dict[str, Any], console: Console) -> None:
     console.rule(title, style="dim", align="left")
     if report["stopped"]:
         console.print(Text(f"stopped: {report['stopped']}; the report covers the finished steps", style="bold red"))
+    elif report["status"] == 130:
+        console.print(Text("interrupted before the script began", style="bold red"))
     elif report["status"] and report["status"] > 0:
         console.print(Text(f"the script ended with status {report['status']}", style="bold red"))
     elif report["status"] and report["status"] < 0:

@@ -123,6 +123,9 @@ def summarise(run: Run, chip: dict[str, Any]) -> dict[str, Any]:
         report["whole_run"] = _figures(_delta(end["totals"], None), run.wall_s, peak, cores)
     report["memory_peak_bytes"] = end.get("memory_peak_bytes")
     report["cache"] = end.get("cache")
+    if report["cache"]:
+        made = report["cache"]["compiled"] + report["cache"]["disk_hits"]
+        report["cache_hits"] = max(report.get("whole_run", {}).get("launches", 0) - made, 0)
     report["fallbacks"] = end.get("fallbacks")
     report["device_error"] = end.get("device_error")
     report["profile"] = {k: v for k, v in run.profile.items() if k != "kind"} if run.profile else None
