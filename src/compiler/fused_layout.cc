@@ -37,8 +37,7 @@ void collapse_dimensions(Fused& fused) {
     const uint64_t inner_bit = uint64_t{1} << d, outer_bit = uint64_t{1} << outer;
     bool merge = ((fused.reduced & inner_bit) != 0) == ((fused.reduced & outer_bit) != 0);
     // A computed value that varies over one of the two only must be able to stay broadcast over the other.
-    for (const FusedValue& v : fused.values)
-      merge &= ((v.varies & inner_bit) != 0) == ((v.varies & outer_bit) != 0);
+    for (const FusedValue& v : fused.values) merge &= ((v.varies & inner_bit) != 0) == ((v.varies & outer_bit) != 0);
     for_strides(fused, [&](std::vector<int64_t>& s) { merge &= s[outer] == s[d] * fused.sizes[d]; });
     if (!merge) continue;
     const int64_t inner = fused.sizes[d];
@@ -70,8 +69,8 @@ int inner_dimension(const Fused& fused) {
         if (std::abs(v.strides[d]) == 1) score[d] += 1;
   int best = -1;
   for (size_t d = 0; d < rank; ++d)
-    if (score[d] > 0 && (best < 0 || score[d] > score[best] ||
-                         (score[d] == score[best] && fused.sizes[d] >= fused.sizes[best])))
+    if (score[d] > 0 &&
+        (best < 0 || score[d] > score[best] || (score[d] == score[best] && fused.sizes[d] >= fused.sizes[best])))
       best = static_cast<int>(d);
   return best < 0 ? static_cast<int>(rank) - 1 : best;
 }
@@ -107,8 +106,7 @@ FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool who
       if (!reduced(d)) continue;
       auto contiguous = [&](int dim) {
         int n = 0;
-        for (const FusedValue& v : fused.values)
-          n += v.kind == FusedValue::Kind::view && std::abs(v.strides[dim]) == 1;
+        for (const FusedValue& v : fused.values) n += v.kind == FusedValue::Kind::view && std::abs(v.strides[dim]) == 1;
         return n;
       };
       if (inner < 0 || contiguous(d) > contiguous(inner) ||

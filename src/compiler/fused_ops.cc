@@ -70,8 +70,10 @@ AluOp reduction_alu(Op op) {
   switch (op) {
     case Op::reduce_sum: return AluOp::add;
     case Op::reduce_prod: return AluOp::mult;
-    case Op::reduce_max: case Op::reduce_or: return AluOp::max;
-    case Op::reduce_min: case Op::reduce_and: return AluOp::min;
+    case Op::reduce_max:
+    case Op::reduce_or: return AluOp::max;
+    case Op::reduce_min:
+    case Op::reduce_and: return AluOp::min;
     default: throw InternalError("reduction_alu: not a reduction");
   }
 }
@@ -80,13 +82,17 @@ double reduction_identity(Op op, DType dtype) {
   const double infinity = std::numeric_limits<double>::infinity();
   const bool real = is_float(dtype);
   switch (op) {
-    case Op::reduce_sum: case Op::reduce_or: return 0;
-    case Op::reduce_prod: case Op::reduce_and: return 1;
-    case Op::reduce_max: case Op::argmax:
+    case Op::reduce_sum:
+    case Op::reduce_or: return 0;
+    case Op::reduce_prod:
+    case Op::reduce_and: return 1;
+    case Op::reduce_max:
+    case Op::argmax:
       if (real) return -infinity;
       if (dtype == DType::boolean || !is_signed(dtype)) return 0;
       return -std::ldexp(1.0, static_cast<int>(size_of(dtype)) * 8 - 1);
-    case Op::reduce_min: case Op::argmin:
+    case Op::reduce_min:
+    case Op::argmin:
       if (real) return infinity;
       if (dtype == DType::boolean) return 1;
       return std::ldexp(1.0, static_cast<int>(size_of(dtype)) * 8 - (is_signed(dtype) ? 1 : 0)) -
@@ -101,8 +107,12 @@ KernelType kernel_type(DType dtype) {
     case DType::i64: return KernelType::i64;
     case DType::u64: return KernelType::u64;
     case DType::u32: return KernelType::u32;
-    case DType::boolean: case DType::u8: case DType::i8: case DType::u16: case DType::i16: case DType::i32:
-      return KernelType::i32;
+    case DType::boolean:
+    case DType::u8:
+    case DType::i8:
+    case DType::u16:
+    case DType::i16:
+    case DType::i32: return KernelType::i32;
     default:
       if (is_complex(dtype)) throw Unsupported("complex arithmetic on the device");
       return KernelType::f32;
@@ -266,7 +276,8 @@ isa::GpsimdKernel elementwise_kernel(Op op, DType result, const std::vector<Kern
     const uint8_t a = value(operands[1], out), b = value(operands[2], out);
     const KernelType wide = out;
     // The predicate register is an i32; select looks at its bits only, so widen it for 64-bit types.
-    const uint8_t predicate = wide == KernelType::i32 ? p : body.emit(KernelOp::convert, wide, p, 0, 0, KernelType::i32);
+    const uint8_t predicate =
+        wide == KernelType::i32 ? p : body.emit(KernelOp::convert, wide, p, 0, 0, KernelType::i32);
     r = body.emit(KernelOp::select, wide, predicate, a, b);
   } else if (op == Op::clamp) {
     const uint8_t x = value(operands[0], out), lo = value(operands[1], out), hi = value(operands[2], out);
@@ -281,9 +292,12 @@ isa::GpsimdKernel elementwise_kernel(Op op, DType result, const std::vector<Kern
     const uint8_t zero = body.constant(source, 0, 0);
     const uint8_t a = body.emit(KernelOp::ne, source, value(operands[0], source), zero);
     const uint8_t b = body.emit(KernelOp::ne, source, value(operands[1], source), zero);
-    if (op == Op::logical_xor) r = body.emit(KernelOp::ne, source, a, b);
-    else if (op == Op::logical_and) r = body.emit(KernelOp::min, source, a, b);
-    else r = body.emit(KernelOp::max, source, a, b);
+    if (op == Op::logical_xor)
+      r = body.emit(KernelOp::ne, source, a, b);
+    else if (op == Op::logical_and)
+      r = body.emit(KernelOp::min, source, a, b);
+    else
+      r = body.emit(KernelOp::max, source, a, b);
     body.store(source, destination, r);
     return kernel;
   } else if (is_compare(op) || op == Op::is_nan || op == Op::is_inf) {
@@ -304,13 +318,14 @@ isa::GpsimdKernel elementwise_kernel(Op op, DType result, const std::vector<Kern
   } else if (op == Op::reciprocal || op == Op::logistic) {
     const uint8_t one = body.constant(out, 1, 1);
     const uint8_t x = value(operands[0], out);
-    r = op == Op::reciprocal
-            ? body.emit(KernelOp::div, out, one, x)
-            : body.emit(KernelOp::div, out, one,
-                        body.emit(KernelOp::add, out, one, body.emit(KernelOp::exp, out, body.emit(KernelOp::neg, out, x))));
+    r = op == Op::reciprocal ? body.emit(KernelOp::div, out, one, x)
+                             : body.emit(KernelOp::div, out, one,
+                                         body.emit(KernelOp::add, out, one,
+                                                   body.emit(KernelOp::exp, out, body.emit(KernelOp::neg, out, x))));
   } else if (op == Op::cbrt) {
     const uint8_t x = value(operands[0], out);
-    const uint8_t root = body.emit(KernelOp::pow, out, body.emit(KernelOp::abs, out, x), body.constant(out, 1.0 / 3, 0));
+    const uint8_t root =
+        body.emit(KernelOp::pow, out, body.emit(KernelOp::abs, out, x), body.constant(out, 1.0 / 3, 0));
     r = body.emit(KernelOp::copysign, out, root, x);
   } else if (op == Op::fmax || op == Op::fmin) {
     const uint8_t a = value(operands[0], out), b = value(operands[1], out);
@@ -418,8 +433,8 @@ isa::GpsimdKernel philox_kernel(int seed_argument, int offset_argument) {
   const uint8_t offset = body.argument(u64, offset_argument);
   const uint8_t number = body.emit(KernelOp::add, u64, position, offset);
   const uint8_t counter = body.emit(KernelOp::shr, u64, number, body.constant(u64, 2, 2));
-  const uint8_t word = body.emit(KernelOp::bit_and, u32, body.emit(KernelOp::convert, u32, number, 0, 0, u64),
-                                 body.constant(u32, 3, 3));
+  const uint8_t word =
+      body.emit(KernelOp::bit_and, u32, body.emit(KernelOp::convert, u32, number, 0, 0, u64), body.constant(u32, 3, 3));
   const uint8_t shift = body.constant(u64, 32, 32);
   const uint8_t upper = body.emit(KernelOp::shr, u64, counter, shift);
   const uint8_t m0 = body.constant(u32, 0xD2511F53u, 0xD2511F53u);

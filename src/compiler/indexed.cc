@@ -64,10 +64,14 @@ class IndexedEmitter {
   bool split(bool by_index) {
     if (cores_ == 1) return true;
     const int core = b_.core();
-    if (outer_.size() >= 2) outer_ = share(outer_.size(), core, cores_);
-    else if (by_index && count_.size() >= 256) count_ = share(count_.size(), core, cores_);
-    else if (columns_.size() >= 256) columns_ = share(columns_.size(), core, cores_);
-    else return core == 0;
+    if (outer_.size() >= 2)
+      outer_ = share(outer_.size(), core, cores_);
+    else if (by_index && count_.size() >= 256)
+      count_ = share(count_.size(), core, cores_);
+    else if (columns_.size() >= 256)
+      columns_ = share(columns_.size(), core, cores_);
+    else
+      return core == 0;
     return outer_.size() > 0 && count_.size() > 0 && columns_.size() > 0;
   }
 
@@ -101,11 +105,12 @@ class IndexedEmitter {
         const Tile tile = b_.take(rows_pool);
         const SmallVector<Dim, 4> inner{Dim{columns, static_cast<int32_t>(per)}, Dim{1, static_cast<int32_t>(columns)}};
         const AccessPattern on_chip = b_.at(tile, rows_.dtype, partitions, inner);
-        const AccessPattern values =
-            b_.hbm(values_.buffer, values_.dtype,
-                   outer * values_.strides[0] + first * values_.strides[1] + column * values_.strides[2] + values_.offset,
-                   partitions, per * values_.strides[1],
-                   {Dim{values_.strides[1], static_cast<int32_t>(per)}, Dim{values_.strides[2], static_cast<int32_t>(columns)}});
+        const AccessPattern values = b_.hbm(
+            values_.buffer, values_.dtype,
+            outer * values_.strides[0] + first * values_.strides[1] + column * values_.strides[2] + values_.offset,
+            partitions, per * values_.strides[1],
+            {Dim{values_.strides[1], static_cast<int32_t>(per)},
+             Dim{values_.strides[2], static_cast<int32_t>(columns)}});
         const AccessPattern row =
             b_.hbm(rows_.buffer, rows_.dtype, outer * rows_.strides[0] + column * rows_.strides[2] + rows_.offset, 1, 0,
                    {Dim{rows_.strides[2], static_cast<int32_t>(columns)}});
@@ -124,7 +129,8 @@ class IndexedEmitter {
     });
   }
 
-  Instruction& indirect(Opcode opcode, const AccessPattern& dst, const AccessPattern& src, const AccessPattern& positions) {
+  Instruction& indirect(Opcode opcode, const AccessPattern& dst, const AccessPattern& src,
+                        const AccessPattern& positions) {
     Instruction& i = b_.emit(opcode, kIndirect.engine);
     i.queue = kIndirect.number;
     i.dst = dst;
@@ -148,7 +154,8 @@ void emit_gather(KernelBuilder& builder, const Gather& gather, int cores) {
   if (gather.out.elements() == 0) return;
   IndexedEmitter emitter(builder, gather.source, gather.indices, gather.out, cores);
   if (!emitter.split(true)) return;
-  emitter.run([&](const AccessPattern& positions, const AccessPattern& out, const AccessPattern& row, const AccessPattern& tile) {
+  emitter.run([&](const AccessPattern& positions, const AccessPattern& out, const AccessPattern& row,
+                  const AccessPattern& tile) {
     emitter.indirect(Opcode::dma_gather, tile, row, positions);
     builder.dma(out, tile, kStoreScalar);
   });
@@ -158,7 +165,8 @@ void emit_scatter(KernelBuilder& builder, const Scatter& scatter, int cores) {
   if (scatter.updates.elements() == 0) return;
   IndexedEmitter emitter(builder, scatter.target, scatter.indices, scatter.updates, cores);
   if (!emitter.split(false)) return;
-  emitter.run([&](const AccessPattern& positions, const AccessPattern& updates, const AccessPattern& row, const AccessPattern& tile) {
+  emitter.run([&](const AccessPattern& positions, const AccessPattern& updates, const AccessPattern& row,
+                  const AccessPattern& tile) {
     builder.dma(tile, updates, kLoad);
     emitter.indirect(Opcode::dma_scatter, row, tile, positions).accumulate = scatter.accumulate;
   });

@@ -72,8 +72,8 @@ void for_rows(KernelBuilder& b, const std::vector<int64_t>& shape, int cores,
   nest(0);
 }
 
-AccessPattern row_pattern(KernelBuilder& b, const View& v, const std::vector<Index>& at, int partition, int64_t partitions,
-                          Index column, int64_t count) {
+AccessPattern row_pattern(KernelBuilder& b, const View& v, const std::vector<Index>& at, int partition,
+                          int64_t partitions, Index column, int64_t count) {
   Index offset(v.offset);
   const size_t rank = v.shape.size() - 1;
   for (size_t d = 0; d < rank; ++d) offset = offset + at[d] * v.strides[d];
@@ -185,14 +185,18 @@ GpsimdKernel select_kernel(DType dtype, bool descending) {
     body.push_back(descending ? op(KernelOp::gt, type, 9, 7, 8) : op(KernelOp::lt, type, 9, 7, 8));
     body.push_back(op(KernelOp::max, type, 6, 6, 9));
   }
-  if (type != i32) body.push_back(op(KernelOp::convert, i32, 10, 6, 0, 0, type));
-  else body.push_back(op(KernelOp::move, i32, 10, 6));
-  body.push_back(op(KernelOp::lt, i32, 11, 1, 2));    // nothing chosen yet
+  if (type != i32)
+    body.push_back(op(KernelOp::convert, i32, 10, 6, 0, 0, type));
+  else
+    body.push_back(op(KernelOp::move, i32, 10, 6));
+  body.push_back(op(KernelOp::lt, i32, 11, 1, 2));  // nothing chosen yet
   body.push_back(op(KernelOp::max, i32, 10, 10, 11));
-  body.push_back(op(KernelOp::eq, i32, 12, 4, 2));    // not taken
+  body.push_back(op(KernelOp::eq, i32, 12, 4, 2));  // not taken
   body.push_back(op(KernelOp::min, i32, 10, 10, 12));
-  if (type != i32) body.push_back(op(KernelOp::convert, type, 13, 10, 0, 0, i32));
-  else body.push_back(op(KernelOp::move, i32, 13, 10));
+  if (type != i32)
+    body.push_back(op(KernelOp::convert, type, 13, 10, 0, 0, i32));
+  else
+    body.push_back(op(KernelOp::move, i32, 13, 10));
   body.push_back(op(KernelOp::select, type, 0, 13, 3, 0));
   body.push_back(op(KernelOp::select, i32, 1, 10, 5, 1));
   kernel.epilogue = {op(KernelOp::store, type, 0, 2, 0), op(KernelOp::store, i32, 0, 3, 1)};
@@ -239,7 +243,8 @@ void emit_top_k(KernelBuilder& b, const TopK& t, int cores) {
       b.gpsimd(mark, flags, {position, flags});
     });
     b.gpsimd(widen, b.at(wide, DType::i64, partitions, {chosen}), {b.at(positions, DType::i32, partitions, {chosen})});
-    b.dma(row_pattern(b, t.values, at, partition, partitions, 0, t.k), b.at(values, dtype, partitions, {chosen}), kStoreScalar);
+    b.dma(row_pattern(b, t.values, at, partition, partitions, 0, t.k), b.at(values, dtype, partitions, {chosen}),
+          kStoreScalar);
     b.dma(row_pattern(b, t.positions, at, partition, partitions, 0, t.k), b.at(wide, DType::i64, partitions, {chosen}),
           kStoreScalar);
   });

@@ -44,9 +44,12 @@ class Simplifier {
       if (!live[k]) continue;
       const Node& node = g_.nodes[k];
       b_.set_origin(node.origin);
-      if (node.op == Op::parameter) values_[k] = parameters[node.index];
-      else if (node.op == Op::scalar) values_[k] = scalars[node.index];
-      else values_[k] = rewrite(node);
+      if (node.op == Op::parameter)
+        values_[k] = parameters[node.index];
+      else if (node.op == Op::scalar)
+        values_[k] = scalars[node.index];
+      else
+        values_[k] = rewrite(node);
     }
     for (const graph::Result& result : g_.results) b_.result(values_[result.value], result.layout, result.alias);
     return b_.take();
@@ -70,7 +73,8 @@ class Simplifier {
         const ValueId position = position_nd(node);
         Shape updates = b_.shape(position);
         updates.insert(updates.end(), b_.shape(flat).begin() + 1, b_.shape(flat).end());
-        const ValueId set = b_.scatter(Op::scatter, flat, position, b_.reshape(operand(node, 2), updates), 0, node.combine);
+        const ValueId set =
+            b_.scatter(Op::scatter, flat, position, b_.reshape(operand(node, 2), updates), 0, node.combine);
         return b_.reshape(set, node.type.shape);
       }
       case Op::top_k: return top_k(node);
@@ -118,9 +122,7 @@ class Simplifier {
   }
 
   // ---- reductions -------------------------------------------------------------------------------------------------
-  ValueId reduction(const Node& node) {
-    return reduce(node.op, operand(node, 0), node.dims, node.type.shape);
-  }
+  ValueId reduction(const Node& node) { return reduce(node.op, operand(node, 0), node.dims, node.type.shape); }
 
   ValueId reduce(Op op, ValueId x, std::vector<int64_t> dims, const Shape& result_shape) {
     const Shape shape = b_.shape(x);
@@ -170,9 +172,12 @@ class Simplifier {
     ValueId total = b_.reduce(op, partial, {at}, false);
     if (whole < n) {
       const ValueId rest = b_.reduce(op, part(whole, n), dims, false);
-      const Op combine = op == Op::reduce_sum ? Op::add : op == Op::reduce_prod ? Op::multiply
-                         : op == Op::reduce_max ? Op::maximum : op == Op::reduce_min ? Op::minimum
-                         : op == Op::reduce_and ? Op::logical_and : Op::logical_or;
+      const Op combine = op == Op::reduce_sum    ? Op::add
+                         : op == Op::reduce_prod ? Op::multiply
+                         : op == Op::reduce_max  ? Op::maximum
+                         : op == Op::reduce_min  ? Op::minimum
+                         : op == Op::reduce_and  ? Op::logical_and
+                                                 : Op::logical_or;
       total = b_.binary(combine, total, rest);
     }
     return b_.reshape(total, result_shape);
