@@ -1,0 +1,197 @@
+// Every function of the SIMD table computes the same bits on the baseline as on the host's best target.
+#include "exec/simd.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "exec/interpreter.h"
+
+namespace opentrn::exec {
+namespace {
+
+struct Targets {
+  Simd baseline, best;
+  Targets() {
+    use_simd_target("baseline");
+    baseline = simd();
+    use_simd_target("");
+    best = simd();
+  }
+};
+const Targets& targets() {
+  static const Targets both;
+  return both;
+}
+
+// Ordinary values, all magnitudes, and special ones.
+std::vector<float> values(size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 3);
+  const float special[] = {0.0f, -0.0f, 1.0f, -1.0f, INFINITY, -INFINITY, NAN, 1e-45f, -1e-39f, 3.4e38f, 88.7f, -104.0f, 0.5f, 2.0f, 1e7f};
+  std::vector<float> v(n);
+  for (size_t i = 0; i < n; ++i) {
+    const uint32_t bits = static_cast<uint32_t>(random());
+    if (i % 5 == 0) v[i] = special[bits % std::size(special)];
+    else if (i % 5 == 1 && !std::isnan(std::bit_cast<float>(bits))) v[i] = std::bit_cast<float>(bits);
+    else v[i] = normal(random);
+  }
+  return v;
+}
+
+// Equal bits; NaNs may differ in sign and payload.
+template <typename T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if constexpr (std::is_floating_point_v<T>)
+      if (std::isnan(a[i]) && std::isnan(b[i])) continue;
+    if (std::memcmp(&a[i], &b[i], sizeof(T)) != 0) {
+      ADD_FAILURE() << "element " << i << ": " << a[i] << " and " << b[i];
+      return false;
+    }
+  }
+  return true;
+}
+
+constexpr size_t kCount = 997;  // no multiple of a vector
+
+TEST(Simd, TargetsDiffer) {
+  EXPECT_STRNE(targets().best.target, "");
+  EXPECT_EQ(simd_target(), targets().best.target);
+}
+
+TEST(Simd, AluOperations) {
+  const auto a = values(kCount, 1), b = values(kCount, 2);
+  for (int op = 0; op < kAluOps; ++op) {
+    ASSERT_EQ(targets().baseline.f32[op] == nullptr, targets().best.f32[op] == nullptr);
+    for (const Form form : {Form::rows, Form::row_value, Form::value_row}) {
+      if (targets().best.f32[op]) {
+        std::vector<float> x(kCount), y(kCount);
+        targets().baseline.f32[op](x.data(), a.data(), b.data(), kCount, form);
+        targets().best.f32[op](y.data(), a.data(), b.data(), kCount, form);
+        EXPECT_TRUE(same_bits(x, y)) << isa::name_of(static_cast<isa::AluOp>(op));
+      }
+      if (!targets().best.i32[op]) continue;
+      std::vector<uint32_t> p(kCount), q(kCount), x(kCount), y(kCount);
+      std::memcpy(p.data(), a.data(), kCount * 4);
+      std::memcpy(q.data(), b.data(), kCount * 4);
+      for (size_t i = 0; i < kCount; i += 3) q[i] %= 40;
+      for (const bool is_signed : {false, true}) {
+        (is_signed ? targets().baseline.i32 : targets().baseline.u32)[op](x.data(), p.data(), q.data(), kCount, form);
+        (is_signed ? targets().best.i32 : targets().best.u32)[op](y.data(), p.data(), q.data(), kCount, form);
+        EXPECT_TRUE(same_bits(x, y)) << isa::name_of(static_cast<isa::AluOp>(op));
+      }
+    }
+  }
+}
+
+TEST(Simd, ActivationFunctions) {
+  const auto a = values(20 * kCount, 3);
+  for (int act = 0; act < kActFns; ++act) {
+    std::vector<float> x(a.size()), y(a.size());
+    targets().baseline.act[act](x.data(), a.data(), a.size());
+    targets().best.act[act](y.data(), a.data(), a.size());
+    EXPECT_TRUE(same_bits(x, y)) << isa::name_of(static_cast<isa::ActFn>(act));
+  }
+}
+
+TEST(Simd, Reductions) {
+  for (int op = 0; op < kAluOps; ++op) {
+    if (!targets().best.reduce_rows[op]) continue;
+    for (const size_t n : {1, 3, 31, 32, 100, 512}) {
+      const auto a = values(7 * n, 4);
+      std::vector<float> x(7), y(7);
+      targets().baseline.reduce_rows[op](a.data(), 7, n, x.data());
+      targets().best.reduce_rows[op](a.data(), 7, n, y.data());
+      EXPECT_TRUE(same_bits(x, y)) << isa::name_of(static_cast<isa::AluOp>(op)) << n;
+    }
+  }
+}
+
+TEST(Simd, Conversions) {
+  for (int from = 0; from < kDTypes; ++from) {
+    for (int to = 0; to < kDTypes; ++to) {
+      const ConvertFn slow = targets().baseline.convert[from][to], fast = targets().best.convert[from][to];
+      ASSERT_EQ(slow == nullptr, fast == nullptr);
+      if (!slow) continue;
+      const auto a = values(2 * kCount, 5);
+      const auto size = static_cast<size_t>(size_of(static_cast<DType>(to)));
+      std::vector<uint8_t> x(kCount * size), y(kCount * size);
+      slow(a.data(), x.data(), kCount);
+      fast(a.data(), y.data(), kCount);
+      EXPECT_EQ(x, y) << name_of(static_cast<DType>(from)) << " to " << name_of(static_cast<DType>(to));
+    }
+  }
+}
+
+TEST(Simd, Transposes) {
+  for (int log2 = 0; log2 < 4; ++log2) {
+    const size_t size = size_t{1} << log2;
+    std::vector<std::byte> a(67 * 45 * size), x(a.size()), y(a.size());
+    std::mt19937 random(6);
+    for (std::byte& b : a) b = static_cast<std::byte>(random());
+    const auto from = static_cast<int64_t>(45 * size), to = static_cast<int64_t>(67 * size);
+    targets().baseline.transpose[log2](a.data(), from, x.data(), to, 67, 45);
+    targets().best.transpose[log2](a.data(), from, y.data(), to, 67, 45);
+    EXPECT_EQ(x, y);
+  }
+}
+
+TEST(Simd, MatmulTiles) {
+  // A column of the product is the same chain of fused multiply-adds in any tile.
+  const size_t k = 50;
+  const auto a = values(k, 7), b = values(k, 8);
+  const auto column = [&](const Matmul& matmul) {
+    std::vector<float> panel(k * static_cast<size_t>(matmul.columns)), c(static_cast<size_t>(matmul.columns), 0.25f);
+    for (size_t i = 0; i < k; ++i) panel[i * static_cast<size_t>(matmul.columns) + 1] = std::fmod(b[i], 100.0f);
+    std::vector<float> finite(k);
+    for (size_t i = 0; i < k; ++i) finite[i] = std::isfinite(a[i]) ? std::fmod(a[i], 100.0f) : 1;
+    for (float& v : panel) v = std::isfinite(v) ? v : 1;
+    matmul.tile[1](finite.data(), panel.data(), k, c.data(), matmul.columns, true);
+    return std::vector<float>{c[1]};
+  };
+  EXPECT_TRUE(same_bits(column(targets().baseline.matmul), column(targets().best.matmul)));
+}
+
+TEST(Simd, RegisterOperations) {
+  for (int op = 0; op < kKernelOps; ++op) {
+    for (int type = 0; type < kKernelTypes; ++type) {
+      const RegisterFn slow = targets().baseline.registers[op][type], fast = targets().best.registers[op][type];
+      ASSERT_EQ(slow == nullptr, fast == nullptr);
+      if (!slow) continue;
+      const bool real = type >= static_cast<int>(isa::KernelType::f32), wide = type == 5 || type == 2 || type == 3;
+      const size_t n = 500, bytes = wide ? 8 : 4;
+      std::vector<uint64_t> in[3], x(n), y(n);
+      for (uint32_t s = 0; s < 3; ++s) {
+        in[s].resize(n);
+        const auto v = values(2 * n, 9 + s);
+        if (type == 5) {
+          for (size_t i = 0; i < n; ++i) in[s][i] = std::bit_cast<uint64_t>(static_cast<double>(v[i]));
+        } else {
+          std::memcpy(in[s].data(), v.data(), n * bytes);
+        }
+      }
+      slow(x.data(), in[0].data(), in[1].data(), in[2].data(), n);
+      fast(y.data(), in[0].data(), in[1].data(), in[2].data(), n);
+      for (size_t i = 0; i < n; ++i) {
+        bool same;
+        if (real && wide) {
+          const double p = std::bit_cast<double>(x[i]), q = std::bit_cast<double>(y[i]);
+          same = x[i] == y[i] || (std::isnan(p) && std::isnan(q));
+        } else if (real) {
+          const float p = reinterpret_cast<const float*>(x.data())[i], q = reinterpret_cast<const float*>(y.data())[i];
+          same = std::memcmp(&p, &q, 4) == 0 || (std::isnan(p) && std::isnan(q));
+        } else {
+          same = std::memcmp(reinterpret_cast<const char*>(x.data()) + i * bytes, reinterpret_cast<const char*>(y.data()) + i * bytes, bytes) == 0;
+        }
+        ASSERT_TRUE(same) << "operation " << op << " type " << type << " element " << i;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace opentrn::exec
