@@ -35,8 +35,11 @@ build: $(BUILD)/build.ninja
 	@$(PY) tools/setup/link_build.py $(abspath $(BUILD)/python)
 
 # ---- use
+demo: STARTED := $(shell date +%s)
 demo: build
 	@$(STEP) "demo" $(VENV)/bin/opentrn run --compare cpu examples/train_qwen3.py
+	@if [ $$(stat -c %Y $(VENV)/.ready) -ge $(STARTED) ]; then \
+	  echo "set-up, build and demo: $$(( $$(date +%s) - $(STARTED) )) s" | tee build/setup_seconds; fi
 
 # ---- tests
 test: build

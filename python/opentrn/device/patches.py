@@ -45,11 +45,8 @@ def _fix_dlpack_device() -> None:
 
 
 # ---- torch.multiprocessing shares device memory on CUDA only: others travel through CPU memory ---
-def _rebuild(
-    cls: type, data: torch.Tensor, device: str, requires_grad: bool, strides: tuple[int, ...]
-) -> torch.Tensor:
-    moved = torch.empty_strided(data.shape, strides, dtype=data.dtype, device=device)
-    moved.copy_(data)
+def _rebuild(cls: type, data: torch.Tensor, device: str, requires_grad: bool) -> torch.Tensor:
+    moved = data.to(device)
     if issubclass(cls, torch.nn.Parameter):
         return torch.nn.Parameter(moved, requires_grad)
     return moved.requires_grad_(requires_grad)
@@ -69,10 +66,7 @@ def _share_through_cpu() -> None:
                 "crossing process boundaries. If you just want to transfer the data, call detach() on the tensor "
                 "before serializing (e.g., putting it on the queue)."
             )
-        data = tensor.detach()
-        dense = torch._prims_common.is_non_overlapping_and_dense(data) if data.numel() else True
-        strides = tuple(data.stride()) if dense else tuple(torch._prims_common.make_contiguous_strides_for(data.shape))
-        return _rebuild, (type(tensor), data.cpu(), str(tensor.device), tensor.requires_grad, strides)
+        return _rebuild, (type(tensor), tensor.detach().cpu(), str(tensor.device), tensor.requires_grad)
 
     for kind in (*torch._tensor_classes, torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(kind, reduce_tensor)

@@ -32,13 +32,21 @@ class Stream(torch.Stream):
 ExternalStream = Stream
 
 
-class Event(torch.Event):
-    """A point in a stream's work. Times between events are modelled."""
+class _EventType(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, torch.Event) and instance.device.type == "neuron"
+
+
+class Event(torch.Event, metaclass=_EventType):
+    """A point in a stream's work. Times between events are modelled.
+
+    Instances are plain `torch.Event`s: `torch.Event.elapsed_time` accepts no subclass.
+    """
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, device: Any = None
-    ) -> "Event":
-        return super().__new__(cls, device=_torch_device(device), enable_timing=enable_timing, blocking=blocking)
+    ) -> torch.Event:
+        return torch.Event(_torch_device(device), enable_timing=enable_timing, blocking=blocking)
 
 
 def _wrap(index: int, stream_id: int) -> Stream:

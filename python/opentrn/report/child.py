@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import random
+import resource
 import runpy
 import signal
 import sys
@@ -104,7 +105,8 @@ def _finish(config: dict[str, Any], sender: Sender, watch, core, stopped: str | 
     """Everything the report needs beyond the steps. Each part may fail without losing the others."""
     from .steps import _devices, memory_peak_bytes, totals
 
-    end: dict[str, Any] = {"stopped": stopped, "device": config["device"]}
+    rss_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    end: dict[str, Any] = {"stopped": stopped, "device": config["device"], "host_rss_mib": rss_mib}
     devices = _devices(core) if core is not None else []
     if devices:
         for device in devices:

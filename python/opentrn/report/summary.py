@@ -121,6 +121,7 @@ def summarise(run: Run, chip: dict[str, Any]) -> dict[str, Any]:
     end = run.end or {}
     if end.get("totals"):
         report["whole_run"] = _figures(_delta(end["totals"], None), run.wall_s, peak, cores)
+    report["host_rss_mib"] = end.get("host_rss_mib")
     report["memory_peak_bytes"] = end.get("memory_peak_bytes")
     report["cache"] = end.get("cache")
     if report["cache"]:
