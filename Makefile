@@ -78,6 +78,7 @@ lint: $(BUILD)/build.ninja
 	@$(STEP) "clang-tidy" tools/clang_tidy.sh $(BUILD)
 
 docs: build
+	@$(STEP) "accuracy" $(PY) tools/accuracy.py
 	@$(STEP) "docs" $(PY) tools/check_docs.py
 
 wheel: $(VENV)/.ready
