@@ -38,7 +38,8 @@ Values linspace(Call& c) {
   const DType dtype = is_float(type.dtype) ? opmath(type.dtype) : DType::f64;
   const Value start(c.b, c.number("start", dtype)), end(c.b, c.number("end", dtype));
   if (steps < 2) return {c.to_result(start.id)};
-  const Value step = (end - start) / static_cast<double>(steps - 1);
+  const Value exact_step = (end - start) / static_cast<double>(steps - 1);
+  const Value step = is_float(type.dtype) ? exact_step.convert(type.dtype).convert(dtype) : exact_step;
   const Value i(c.b, c.b.iota({dtype, type.shape}, 0));
   const Value from_end = static_cast<double>(steps - 1) - i;
   return {c.to_result(select(i < static_cast<double>(steps / 2), start + step * i, end - step * from_end).id)};

@@ -1,5 +1,5 @@
 #include "aten/families.h"
-#include "aten/support.h"
+#include "aten/pointwise.h"
 
 namespace opentrn::aten {
 namespace {
@@ -29,7 +29,7 @@ Values plus_product(Call& c, Value product) {
   if (number_is(c, "beta", 0)) return {c.to_result(product.id)};
   Value self = input(c, "self", c.results[0].dtype);
   if (!number_is(c, "beta", 1)) self = self * Value(c.b, c.number("beta", wide));
-  return {c.to_result((product + self).id)};
+  return {c.to_result(arithmetic(c.b, Op::add, product.id, self.id))};
 }
 
 Values addmm(Call& c) {
@@ -52,8 +52,8 @@ Values addmv(Call& c) {
 
 Values addr(Call& c) {
   const DType dtype = c.results[0].dtype;
-  const Value column(c.b, c.b.reshape(operand(c, "vec1", dtype), {c.results[0].shape[0], 1}));
-  return plus_product(c, column * input(c, "vec2", dtype));
+  const ValueId column = c.b.reshape(operand(c, "vec1", dtype), {c.results[0].shape[0], 1});
+  return plus_product(c, {c.b, arithmetic(c.b, Op::multiply, column, operand(c, "vec2", dtype))});
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ std::vector<Entry> matmul() {
   return {
       {"aten::mm", mm}, {"aten::mm.dtype", mm}, {"aten::bmm", mm}, {"aten::bmm.dtype", mm}, {"aten::addmm", addmm},
       {"aten::addmm.dtype", addmm}, {"aten::baddbmm", baddbmm}, {"aten::baddbmm.dtype", baddbmm},
-      {"aten::addbmm", addbmm}, {"aten::addmv", addmv}, {"aten::mv", mv}, {"aten::dot", dot}, {"aten::vdot", dot},
+      {"aten::addbmm", addbmm}, {"aten::addmv", addmv}, {"aten::mv", mv}, {"aten::dot", dot}, {"aten::vdot", vdot},
       {"aten::addr", addr},
   };
 }

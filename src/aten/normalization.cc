@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "aten/families.h"
 #include "aten/reduction.h"
 #include "base/error.h"
@@ -25,6 +27,18 @@ Values log_softmax(Call& c) {
   const std::vector<int64_t> dims = {c.wrap(c.integer("dim"), x.shape().size())};
   const Value shifted = x - x.reduce(Op::reduce_max, dims, true);
   return {c.shaped((shifted - log(exp(shifted).reduce(Op::reduce_sum, dims, true))).id)};
+}
+
+// Softmax whose rows of -inf only give 0 instead of NaN.
+Values safe_softmax(Call& c) {
+  const DType dtype = c.results[0].dtype;
+  const Value x(c.b, at_least_1d(c.b, operand(c, "self", dtype)));
+  if (empty(c, x.id)) return {filled(c, 0)};
+  const std::vector<int64_t> dims = {c.wrap(c.integer("dim"), x.shape().size())};
+  const Value largest = x.reduce(Op::reduce_max, dims, true);
+  const Value masked = equal(largest, -std::numeric_limits<double>::infinity());
+  const Value e = exp(x - largest);
+  return {c.shaped(select(masked, 0.0, e / e.reduce(Op::reduce_sum, dims, true)).id)};
 }
 
 Values softmax_backward(Call& c) {
@@ -243,7 +257,7 @@ Values group_norm_backward(Call& c) {
 
 std::vector<Entry> normalization() {
   return {
-      {"aten::_softmax", softmax}, {"aten::_log_softmax", log_softmax},
+      {"aten::_softmax", softmax}, {"aten::_log_softmax", log_softmax}, {"aten::_safe_softmax", safe_softmax},
       {"aten::_softmax_backward_data", softmax_backward}, {"aten::_log_softmax_backward_data", log_softmax_backward},
       {"aten::native_layer_norm", layer_norm}, {"aten::native_layer_norm_backward", layer_norm_backward},
       {"aten::_fused_rms_norm", rms_norm}, {"aten::_fused_rms_norm_backward", rms_norm_backward},

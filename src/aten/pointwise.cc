@@ -133,7 +133,8 @@ ValueId divided(Call& c, std::string_view mode) {
   if (mode.empty()) return c.b.binary(Op::divide, x, y);
   if (mode == "floor") return c.b.binary(Op::floor_divide, x, y);
   const ValueId quotient = c.b.binary(Op::divide, x, y);
-  return is_float(dtype) ? c.b.unary(Op::trunc, quotient) : quotient;
+  if (!is_float(dtype)) return quotient;
+  return c.b.unary(Op::trunc, widened(c.b, quotient, dtype));  // the CPU rounds the quotient before it truncates
 }
 
 Values div(Call& c) { return {c.to_result(divided(c, c.has("rounding_mode") ? c.arg("rounding_mode").text : ""))}; }
@@ -235,18 +236,26 @@ Values nan_to_num(Call& c) {
 }
 
 Values isin(Call& c) {
-  const bool single_element = c.has("element"), single_test = c.has("test_element");
-  Value x = single_element ? input(c, "element", c.compute) : input(c, "elements", c.compute);
-  Value y = single_test ? input(c, "test_element", c.compute) : input(c, "test_elements", c.compute);
-  Value found = equal(x, y);
-  if (!single_test) {
-    Shape shape = x.shape();
-    shape.push_back(1);
-    const Value row(c.b, c.b.reshape(y.id, {graph::elements(y.shape())}));
-    const int64_t last = static_cast<int64_t>(shape.size()) - 1;
-    found = equal(Value(c.b, c.b.reshape(x.id, shape)), row).reduce(Op::reduce_or, {last});
-  }
+  const Value x = input(c, c.has("element") ? "element" : "elements", c.compute);
+  const bool single = c.has("test_element");
+  const Value test = input(c, single ? "test_element" : "test_elements", c.compute);
+  auto search = [&] {
+    if (single) return equal(x, test);
+    Shape column = x.shape();
+    column.push_back(1);
+    const Value row(c.b, c.b.reshape(test.id, {graph::elements(test.shape())}));
+    const int64_t last = static_cast<int64_t>(column.size()) - 1;
+    return equal(Value(c.b, c.b.reshape(x.id, column)), row).reduce(Op::reduce_or, {last});
+  };
+  const Value found = search();
   return {c.to_result(c.boolean("invert") ? (!found).id : found.id)};
+}
+
+template <bool to_degrees>
+Values angle_unit(Call& c) {
+  constexpr double kDegrees = 57.29577951308232087680;
+  const Value x = input(c, "self", c.results[0].dtype);
+  return {c.to_result((x * (to_degrees ? kDegrees : 1 / kDegrees)).id)};
 }
 
 }  // namespace
@@ -256,7 +265,8 @@ std::vector<Entry> pointwise() {
       {"aten::abs", exact<Op::abs>}, {"aten::neg", exact<Op::neg>}, {"aten::sign", exact<Op::sign>},
       {"aten::sgn", exact<Op::sign>}, {"aten::floor", exact<Op::floor>}, {"aten::ceil", exact<Op::ceil>},
       {"aten::trunc", exact<Op::trunc>}, {"aten::round", exact<Op::round_nearest_even>},
-      {"aten::round.decimals", round_decimals}, {"aten::frac", frac}, {"aten::positive", exact<Op::rounded>},
+      {"aten::round.decimals", round_decimals}, {"aten::frac", frac}, {"aten::rad2deg", angle_unit<true>},
+      {"aten::deg2rad", angle_unit<false>}, {"aten::positive", exact<Op::rounded>},
       {"aten::exp", function<Op::exp>}, {"aten::exp2", function<Op::exp2>}, {"aten::expm1", function<Op::expm1>},
       {"aten::log", function<Op::log>}, {"aten::log2", function<Op::log2>}, {"aten::log10", function<Op::log10>},
       {"aten::log1p", function<Op::log1p>}, {"aten::sqrt", function<Op::sqrt>}, {"aten::rsqrt", function<Op::rsqrt>},

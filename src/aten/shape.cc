@@ -143,6 +143,28 @@ Values slice_backward(Call& c) {
 }
 
 
+Values diagonal_backward(Call& c) {
+  const Type& type = c.results[0];
+  const size_t rank = type.shape.size();
+  const int64_t dim1 = c.wrap(c.integer("dim1"), rank), dim2 = c.wrap(c.integer("dim2"), rank), offset = c.integer("offset");
+  Value grad(c.b, c.tensor_as("grad_output", type.dtype));  // the other dimensions, then the diagonal
+  if (empty(c, grad.id)) return {filled(c, 0)};
+  // The diagonal is laid along dim1 or dim2, whichever it begins at 0 of, padded to its size and kept where it belongs.
+  const int64_t last = static_cast<int64_t>(grad.shape().size()) - 1, lies = offset >= 0 ? dim1 : dim2;
+  std::vector<int64_t> low(last + 1, 0), high = low, dims;
+  high[last] = type.shape[lies] - grad.shape()[last];
+  grad = {c.b, c.b.pad(grad.id, constant(c.b, type.dtype, 0), low, high)};
+  std::vector<int64_t> order;  // moves the diagonal among the others, in ascending order of result dimensions
+  for (int64_t d = 0, other = 0; d < static_cast<int64_t>(rank); ++d) {
+    if (d == (lies == dim1 ? dim2 : dim1)) continue;
+    dims.push_back(d);
+    order.push_back(d == lies ? last : other++);
+  }
+  const ValueId spread = c.b.broadcast_in_dim(c.b.transpose(grad.id, order), type.shape, dims);
+  const Value row(c.b, c.b.iota({DType::i32, type.shape}, dim1)), column(c.b, c.b.iota({DType::i32, type.shape}, dim2));
+  const Value on_diagonal = equal(column, row + static_cast<double>(offset));
+  return {select(on_diagonal, Value(c.b, spread), 0.0).id};
+}
 
 }  // namespace
 
@@ -154,6 +176,7 @@ std::vector<Entry> shape() {
       {"aten::cat", cat}, {"aten::stack", stack}, {"aten::flip", flip}, {"aten::roll", roll}, {"aten::repeat", repeat},
       {"aten::repeat_interleave.self_int", repeat_interleave}, {"aten::constant_pad_nd", constant_pad},
       {"aten::select_backward", select_backward}, {"aten::slice_backward", slice_backward},
+      {"aten::diagonal_backward", diagonal_backward},
   };
 }
 

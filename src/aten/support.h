@@ -50,7 +50,7 @@ struct Value {
   Value(Builder& builder, ValueId value) : b(&builder), id(value) {}
 
   DType dtype() const { return b->dtype(id); }
-  const Shape& shape() const { return b->shape(id); }
+  Shape shape() const { return b->shape(id); }
   Value constant(double value) const { return {*b, aten::constant(*b, dtype(), value)}; }
   Value unary(Op op) const { return {*b, b->unary(op, id)}; }
   Value binary(Op op, Value y) const { return {*b, b->binary(op, id, y.id)}; }

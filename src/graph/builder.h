@@ -62,9 +62,10 @@ class Builder {
   void result(ValueId value, Layout layout, int32_t alias = -1);
   void set_origin(int32_t origin) { origin_ = origin; }
 
-  const Type& type(ValueId id) const { return graph_.nodes[id].type; }
-  DType dtype(ValueId id) const { return type(id).dtype; }
-  const Shape& shape(ValueId id) const { return type(id).shape; }
+  // By value: a reference into the graph would not outlive the next node.
+  Type type(ValueId id) const { return graph_.nodes[id].type; }
+  DType dtype(ValueId id) const { return graph_.nodes[id].type.dtype; }
+  Shape shape(ValueId id) const { return graph_.nodes[id].type.shape; }
   Graph take();  // verifies
 
  private:
