@@ -73,9 +73,10 @@ ByteSet byte_set(const AccessPattern& pattern) {
   return set;
 }
 
-bool sum_in_interval(SmallVector<Step, 2 * kMaxSteps + 8> steps, int64_t low, int64_t high) {
+bool sum_in_interval(Step* steps, int count, int64_t low, int64_t high) {
+  // Positive steps only, the largest first, equal ones joined.
   int n = 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (int i = 0; i < count; ++i) {
     Step step = steps[i];
     if (step.count <= 1 || step.bytes == 0) continue;
     if (step.bytes < 0) {
@@ -84,34 +85,36 @@ bool sum_in_interval(SmallVector<Step, 2 * kMaxSteps + 8> steps, int64_t low, in
       high -= shift;
       step.bytes = -step.bytes;
     }
-    steps[n++] = step;
+    int at = n;
+    while (at > 0 && steps[at - 1].bytes < step.bytes) --at;
+    if (at > 0 && steps[at - 1].bytes == step.bytes) {
+      steps[at - 1].count += step.count - 1;
+      continue;
+    }
+    for (int k = n++; k > at; --k) steps[k] = steps[k - 1];
+    steps[at] = step;
   }
-  std::sort(steps.begin(), steps.begin() + n, [](const Step& a, const Step& b) { return a.bytes > b.bytes; });
-  int m = 0;
-  for (int i = 0; i < n; ++i) {
-    if (m > 0 && steps[m - 1].bytes == steps[i].bytes)
-      steps[m - 1].count += steps[i].count - 1;
-    else
-      steps[m++] = steps[i];
-  }
-  int64_t reach[2 * kMaxSteps + 9], divisor[2 * kMaxSteps + 9];
-  reach[m] = 0;
-  divisor[m] = 0;
-  for (int i = m; i-- > 0;) {
+  int64_t reach[kMaxTerms + 1], divisor[kMaxTerms + 1];
+  reach[n] = 0;
+  divisor[n] = 0;
+  for (int i = n; i-- > 0;) {
     reach[i] = reach[i + 1] + steps[i].bytes * (steps[i].count - 1);
-    divisor[i] = std::gcd(divisor[i + 1], steps[i].bytes);
+    // Nested strides divide each other; the general case is rare.
+    divisor[i] = divisor[i + 1] != 0 && steps[i].bytes % divisor[i + 1] == 0 ? divisor[i + 1]
+                                                                            : std::gcd(divisor[i + 1], steps[i].bytes);
   }
-  return Search{steps.begin(), m, reach, divisor}.find(0, low, high);
+  return Search{steps, n, reach, divisor}.find(0, low, high);
 }
 
 bool overlap(const ByteSet& a, const ByteSet& b) {
   if (a.base >= b.end() || b.base >= a.end()) return false;
-  SmallVector<Step, 2 * kMaxSteps + 8> steps;
-  for (const Step& step : a.steps) steps.push_back({-step.bytes, step.count});
-  for (const Step& step : b.steps) steps.push_back(step);
+  Step steps[kMaxTerms];
+  int n = 0;
+  for (const Step& step : a.steps) steps[n++] = {-step.bytes, step.count};
+  for (const Step& step : b.steps) steps[n++] = step;
   // b.base + sum(b) - a.base - sum(a) must lie in (-b.run, a.run).
   const int64_t distance = b.base - a.base;
-  return sum_in_interval(steps, -b.run + 1 - distance, a.run - 1 - distance);
+  return sum_in_interval(steps, n, -b.run + 1 - distance, a.run - 1 - distance);
 }
 
 namespace {

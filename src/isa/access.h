@@ -45,8 +45,10 @@ ByteSet byte_set(const AccessPattern& pattern);
 // Whether the two sets share a byte. Exact, except that a search that exceeds its budget answers yes.
 bool overlap(const ByteSet& a, const ByteSet& b);
 
-// Whether sum(step.bytes * index), 0 <= index < count, has a value in [low, high]. Steps may be negative.
-bool sum_in_interval(SmallVector<Step, 2 * kMaxSteps + 8> steps, int64_t low, int64_t high);
+// Whether sum(step.bytes * index), 0 <= index < count, has a value in [low, high]. Steps may be negative; the array is
+// overwritten. At most kMaxTerms steps.
+inline constexpr int kMaxTerms = 2 * kMaxSteps + 12;
+bool sum_in_interval(Step* steps, int count, int64_t low, int64_t high);
 
 // One operand of an instruction and what the instruction does with it. An operand that keeps part of its old
 // contents (accumulation, predicated copies, skipped rows) is read and written.

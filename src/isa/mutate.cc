@@ -1,10 +1,13 @@
 #include "isa/mutate.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "isa/access.h"
 #include "isa/names.h"
 #include "isa/verify_operands.h"
 
@@ -24,11 +27,12 @@ class Mutator {
     for (size_t c = 0; c < program_.cores.size() && !done(); ++c) {
       CoreProgram& core = program_.cores[c];
       for (size_t s = 0; s < core.semaphores.size() && !done(); ++s)
-        if (used(core, s) && !implied(core, s) &&
+        if (waits_executed(core, s) > core.semaphores[s].initial && !implied(core, s) &&
             applies("core {}: semaphore '{}' starts with one token more", c, core.semaphores[s].name))
           ++core.semaphores[s].initial;
       for (size_t p = 0; p < core.pools.size() && !done(); ++p)
-        if (core.pools[p].depth > 1 && applies("core {}: pool '{}' has one slot less", c, core.pools[p].name))
+        if (core.pools[p].depth > 1 && rotations_executed(core, p) >= core.pools[p].depth && lanes_of(core, p) > 1 &&
+            applies("core {}: pool '{}' has one slot less", c, core.pools[p].name))
           --core.pools[p].depth;
       for (size_t k = 0; k < core.code.size() && !done(); ++k) {
         where_ = fmt::format("core {}, instruction {}", c, k);
@@ -59,36 +63,68 @@ class Mutator {
       if (s.semaphore == static_cast<int>(semaphore)) return true;
     return false;
   }
-  static bool used(const CoreProgram& core, size_t semaphore) {
-    for (const Instruction& i : core.code)
-      if (waits_on(i, semaphore)) return true;
-    return false;
+  // Sum over the core's instructions, each as often as its loops run, limited to 32 bits.
+  template <typename F>
+  static int64_t executed(const CoreProgram& core, const F& amount) {
+    constexpr int64_t kLimit = INT32_MAX;
+    std::vector<int64_t> times{1};
+    int64_t sum = 0;
+    for (const Instruction& i : core.code) {
+      if (i.opcode == Opcode::loop_begin) times.push_back(std::min(kLimit, times.back() * std::min(kLimit, i.count)));
+      if (i.opcode == Opcode::loop_end && times.size() > 1) times.pop_back();
+      sum = std::min(kLimit, sum + times.back() * std::min<int64_t>(kLimit, amount(i)));
+    }
+    return sum;
   }
-  // The only queue that posts the semaphore, and the last instruction that does; false when there are several.
-  static bool posting_queue(const CoreProgram& core, size_t semaphore, int& queue, size_t& last) {
-    queue = -1;
+  static int64_t waits_executed(const CoreProgram& core, size_t semaphore) {
+    return executed(core, [&](const Instruction& i) {
+      int64_t count = 0;
+      for (const Signal& s : i.waits) count += s.semaphore == static_cast<int>(semaphore) ? s.count : 0;
+      return count;
+    });
+  }
+  static int64_t rotations_executed(const CoreProgram& core, size_t pool) {
+    return executed(core, [&](const Instruction& i) -> int64_t {
+      return i.opcode == Opcode::rotate && i.pool == static_cast<int>(pool);
+    });
+  }
+  // Where an instruction completes: its queue or its engine.
+  static int lane(const Instruction& i) {
+    return is_dma(i.opcode) ? kEngines + i.queue : static_cast<int>(i.engine);
+  }
+  // Engines and queues that use the pool; one alone keeps its own order, whatever the depth.
+  int lanes_of(const CoreProgram& core, size_t pool) const {
+    uint32_t lanes = 0;
+    for (const Instruction& i : core.code)
+      if (!is_sequencer(i.opcode))
+        for (const OperandUse& use : operand_uses(i, program_))
+          if (use.pattern->memory != Memory::hbm && use.pattern->buffer == static_cast<int>(pool)) lanes |= 1u << lane(i);
+    return __builtin_popcount(lanes);
+  }
+  // The only lane that posts the semaphore, and the last instruction that does; false when there are several.
+  static bool posting_lane(const CoreProgram& core, size_t semaphore, int& poster, size_t& last) {
+    poster = -1;
     for (size_t k = 0; k < core.code.size(); ++k)
       for (const Signal& s : core.code[k].posts)
         if (s.semaphore == static_cast<int>(semaphore)) {
-          const int q = is_dma(core.code[k].opcode) ? core.code[k].queue : -2;
-          if (q < 0 || (queue >= 0 && q != queue)) return false;
-          queue = q;
+          if (poster >= 0 && lane(core.code[k]) != poster) return false;
+          poster = lane(core.code[k]);
           last = k;
         }
-    return queue >= 0;
+    return poster >= 0;
   }
-  // Whoever waits on it also waits on a later post of the same queue, which alone says as much.
+  // Whoever waits on it also waits on a later post of the same engine or queue, which alone says as much.
   static bool implied(const CoreProgram& core, size_t semaphore) {
-    int queue = -1, other_queue = -1;
+    int poster = -1, other_poster = -1;
     size_t last = 0, other_last = 0;
-    if (!posting_queue(core, semaphore, queue, last)) return false;
+    if (!posting_lane(core, semaphore, poster, last)) return false;
     for (const Instruction& i : core.code) {
       if (!waits_on(i, semaphore)) continue;
       bool later = false;
       for (const Signal& s : i.waits)
         later |= s.semaphore != static_cast<int>(semaphore) &&
-                 posting_queue(core, static_cast<size_t>(s.semaphore), other_queue, other_last) &&
-                 other_queue == queue && other_last > last;
+                 posting_lane(core, static_cast<size_t>(s.semaphore), other_poster, other_last) &&
+                 other_poster == poster && other_last > last;
       if (!later) return false;
     }
     return true;

@@ -14,23 +14,24 @@ bool overlap(const Record& a, const Record& b) {
   if (x.memory != Memory::hbm &&
       (x.partition + x.partitions <= y.partition || y.partition + y.partitions <= x.partition))
     return false;
-  SmallVector<Step, 2 * kMaxSteps + 8> steps;
-  for (const Step& step : x.set.steps) steps.push_back({-step.bytes, step.count});
-  for (const Step& step : y.set.steps) steps.push_back(step);
+  Step steps[kMaxTerms];
+  int n = 0;
+  for (const Step& step : x.set.steps) steps[n++] = {-step.bytes, step.count};
+  for (const Step& step : y.set.steps) steps[n++] = step;
   // A range that both share has one value: only the difference of their coefficients moves them apart.
   for (const Range& range : a.ranges) {
     int64_t bytes = -range.bytes;
     for (const Range& other : b.ranges)
       if (other.instance == range.instance) bytes += other.bytes;
-    steps.push_back({bytes, range.count});
+    steps[n++] = {bytes, range.count};
   }
   for (const Range& range : b.ranges) {
     bool shared = false;
     for (const Range& other : a.ranges) shared |= other.instance == range.instance;
-    if (!shared) steps.push_back({range.bytes, range.count});
+    if (!shared) steps[n++] = {range.bytes, range.count};
   }
   const int64_t distance = b.base - a.base;
-  return sum_in_interval(steps, -y.set.run + 1 - distance, x.set.run - 1 - distance);
+  return sum_in_interval(steps, n, -y.set.run + 1 - distance, x.set.run - 1 - distance);
 }
 
 ByteSet all_bytes(const Record& record) {

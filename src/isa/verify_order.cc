@@ -365,11 +365,12 @@ class OrderWalk {
   // ---- memory
   void accesses(int c, const PlannedStep& planned, int index, const Clock& clock) {
     const OrderPlan& plan = plans_[c];
-    Record records[8];
+    Record* const records = records_;
     for (int a = 0; a < planned.accesses; ++a) {
       const Access& access = plan.accesses[planned.first_access + a];
       Record& record = records[a];
       record.access = &access;
+      record.ranges.clear();
       record.core = static_cast<int16_t>(c);
       record.instruction = index;
       record.lane = static_cast<int16_t>(planned.lane);
@@ -619,6 +620,7 @@ class OrderWalk {
   std::vector<CoreState> cores_;
   std::vector<BufferState> buffers_;
   std::vector<Clock> clocks_;  // per lane
+  Record records_[8];          // of the instruction at hand
   int lanes_ = 0;
   uint32_t instances_ = 0;
   int64_t steps_ = 0;

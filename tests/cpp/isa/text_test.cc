@@ -48,6 +48,29 @@ TEST_P(Golden, Verifies) { EXPECT_EQ(findings(file(GetParam())), ""); }
 
 INSTANTIATE_TEST_SUITE_P(Text, Golden, testing::Values("tests/text/scaled_add.trn", "tests/text/matmul.trn"));
 
+// The fenced blocks of a Markdown file.
+std::vector<std::string> blocks(const std::string& markdown) {
+  std::vector<std::string> found;
+  bool inside = false;
+  std::stringstream in(markdown);
+  for (std::string line; std::getline(in, line);) {
+    if (line.rfind("```", 0) == 0) {
+      inside = !inside;
+      if (inside) found.emplace_back();
+    } else if (inside) {
+      found.back() += line + "\n";
+    }
+  }
+  return found;
+}
+
+TEST(Text, TheDocumentsExamplesAreRight) {
+  const std::vector<std::string> examples = blocks(file("docs/program-text.md"));
+  ASSERT_EQ(examples.size(), 3u);  // the program, the grammar, a kernel
+  EXPECT_EQ(examples[0], file("tests/text/scaled_add.trn"));
+  EXPECT_EQ(print(parse("program p chip=trn2\n" + examples[2])), "program p chip=trn2\n" + examples[2]);
+}
+
 TEST(Text, OneInstruction) {
   const Program p = parse(file("tests/text/scaled_add.trn"));
   EXPECT_EQ(print(p.cores[0].code[5], p.cores[0], p),
