@@ -65,7 +65,7 @@ def test_views_alias_their_base():
     x.unfold(0, 2, 2)[0].fill_(2)
     x.as_strided((2,), (3,), 2).add_(5)
     assert x.tolist() == [2, 2, 5, 1, 1, 6]
-    c = torch.zeros(3, dtype=torch.complex64, device=DEVICE)
+    c = torch.zeros(3, dtype=torch.complex64).to(DEVICE)
     torch.view_as_real(c)[:, 1].fill_(4)
     assert c.cpu().tolist() == [4j] * 3
 
@@ -76,7 +76,7 @@ def test_lazy_conjugate_and_negative_bits():
     assert torch.equal(n.conj().cpu(), c.conj())
     assert torch.equal(n.conj().clone().cpu(), c.conj())
     assert torch.equal(n.conj().imag.cpu(), c.conj().imag)
-    target = torch.zeros(3, 2, dtype=torch.complex64, device=DEVICE)
+    target = torch.zeros(3, 2, dtype=torch.complex64).to(DEVICE)
     target.conj().copy_(n)
     assert torch.equal(target.cpu(), c.conj())
     assert torch.equal(n.mH.contiguous().cpu(), c.mH)
