@@ -181,23 +181,31 @@ struct Estimator {
   double estimate(const MatmulPlan& plan) const {
     const double kt = static_cast<double>(plan.k_tiles());
     const int64_t q = plan.rows_per_partition, m_tiles = ceil_div(p.m, 128);
-    double matmuls = 0, loads = 0, stores = 0, columns = 0, n_blocks = 0;  // over n, for one stationary tile or panel
-    const auto block = [&](int64_t size, int64_t count) {
-      const double times = static_cast<double>(count);
-      matmuls += times * kt * matmul_ns(size, plan.tile_n);
-      loads += times * kt * load_ns(p.rhs, size, q);
-      stores += times * store_ns(std::min<int64_t>(p.m, 128), size);
-      columns += times * static_cast<double>(size);
-      n_blocks += times;
-    };
-    block(plan.n.size, plan.n.blocks);
-    if (plan.n.rest > 0) block(plan.n.rest, 1);
     const bool one_engine = m_tiles == 1 && plan.n.size <= plan.tile_n;
     const double evacuation_ghz = one_engine ? chip.engines[2].ghz : chip.engines[1].ghz + chip.engines[2].ghz;
+    // What the slots beyond one panel hold is loaded while the panel before is in use; the rest arrives while the first
+    // group computes.
+    const auto behind = [&](int depth) {
+      const double slots = static_cast<double>(depth - plan.panel_chunks());
+      return plan.resident ? std::max(0.0, kt - slots * static_cast<double>(plan.chunk_tiles())) : 0;
+    };
+    const double lhs_behind = behind(plan.lhs_depth), rhs_behind = behind(plan.rhs_depth);
+    // One panel of lhs against all of rhs. Each panel of rhs loads while the one before it is computed.
     const auto panel = [&](int64_t size) {
-      const double tiles = static_cast<double>(ceil_div(size, 128));
-      const double dma = kt * load_ns(p.lhs, size, q) * (plan.resident ? 1 : n_blocks) + loads + tiles * stores;
-      return std::max({tiles * matmuls, dma, tiles * columns / evacuation_ghz});
+      const double tiles = static_cast<double>(ceil_div(size, 128)), lhs = kt * load_ns(p.lhs, size, q);
+      const double group_tiles = std::min(tiles, static_cast<double>(plan.group_m));
+      double ns = 0, dma_all = plan.resident ? lhs : 0;
+      const auto block = [&](int64_t columns, double count) {
+        const double rhs = kt * load_ns(p.rhs, columns, q), matmul = matmul_ns(columns, plan.tile_n);
+        const double dma = rhs + tiles * store_ns(std::min<int64_t>(p.m, 128), columns) + (plan.resident ? 0 : lhs);
+        const double wait = rhs_behind * std::max(0.0, rhs / kt - group_tiles * matmul);
+        dma_all += count * dma;
+        ns += count * std::max({tiles * kt * matmul + wait, dma, tiles * static_cast<double>(columns) / evacuation_ghz});
+        return std::max(lhs_behind, rhs_behind) * std::max(0.0, (lhs + rhs) / kt - group_tiles * matmul) - wait;
+      };
+      const double change = block(plan.n.size, static_cast<double>(plan.n.blocks));
+      if (plan.n.rest > 0) block(plan.n.rest, 1);
+      return std::max(ns + std::max(0.0, change), dma_all);
     };
     const int64_t panels = p.m / plan.block_m, rest = p.m % plan.block_m;
     const double all = static_cast<double>(panels) * panel(plan.block_m) + (rest > 0 ? panel(rest) : 0);
@@ -216,13 +224,17 @@ struct Estimator {
       chunk(static_cast<double>(std::min(plan.chunk_blocks, plan.k_blocks - k) * q));
     if (plan.tail_rows > 0) chunk(static_cast<double>(ceil_div(plan.tail_rows, 128)));
     const double fill = done - kt * group;
-    const double drain = store_ns(128, plan.n.size) + static_cast<double>(plan.n.size) + latency_ns;
+    // The last group's rows leave one after the other while its last chunk is computed.
+    const double rows = static_cast<double>(std::min(plan.group_m, m_tiles)), store = store_ns(128, plan.n.size);
+    const double last_tiles = static_cast<double>(plan.tail_rows > 0 ? ceil_div(plan.tail_rows, 128) : plan.chunk_blocks * q);
+    const double drain = latency_ns + static_cast<double>(plan.n.size) +
+                         std::max(store, rows * store - last_tiles * group * (rows - 1) / rows);
 
     // A little for code: bodies of different shapes, chunks that are written out.
     const int64_t group_columns = plan.group_m * 128;
     const bool mixed_groups = plan.block_m % group_columns != 0 || rest % group_columns != 0;
     const double bodies = (plan.n.rest > 0 ? 2 : 1) * (1 + (panels > 0 && rest > 0 ? 1 : 0) + (mixed_groups ? 1 : 0));
-    const double code = 1 + 0.001 * bodies + 0.0005 * static_cast<double>(plan.resident ? plan.panel_chunks() : 3);
+    const double code = 1 + 0.0005 * bodies * static_cast<double>(plan.resident ? plan.panel_chunks() : 3);
     return (fill + batch * all + drain) * code;
   }
 };
