@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
@@ -371,10 +371,6 @@ TEST(PublishedKernel, TimesAreWithinTenPercent) {
     EXPECT_NEAR(static_cast<double>(c.engines[kVector].busy_ps) / 1e6 / kernel.vector_us, 1, 0.1) << kernel.name;
     EXPECT_NEAR(static_cast<double>(c.dma_bytes) / static_cast<double>(kernel.bytes), 1, 0.01) << kernel.name;
     EXPECT_EQ(c.matmul_flops, kernel.program.model_flops);
-    printf("%s: total %.1f us (%.0f), dma %.1f (%.0f), tensor %.1f (%.0f), vector %.1f (%.0f), throttled %.1f, events %ld + %ld\n",
-           kernel.name, static_cast<double>(t.total_ps) / 1e6, kernel.total_us, static_cast<double>(c.dma_active_ps) / 1e6, kernel.dma_us,
-           static_cast<double>(c.engines[kTensor].busy_ps) / 1e6, kernel.tensor_us, static_cast<double>(c.engines[kVector].busy_ps) / 1e6,
-           kernel.vector_us, static_cast<double>(c.throttled_ps) / 1e6, static_cast<long>(t.events), static_cast<long>(t.skipped_events));
   }
 }
 
