@@ -1,5 +1,6 @@
 // The program cache: kernels in memory, least recently used out first, with the disk behind them.
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <list>
 #include <mutex>
@@ -159,6 +160,7 @@ class Cache {
 Cache& cache() {
   static Cache& value = *[] {
     watch_forks();
+    std::atexit(flush_cache);  // programs compiled last are worth keeping, too
     return new Cache;
   }();
   return value;

@@ -66,7 +66,6 @@ void DeviceFactory::shut_down() {
 // At exit nobody can see what queued work would compute, and running it could take long.
 void DeviceFactory::leave() {
   if (in_forked_child()) return;
-  flush_cache();
   for_each([](State& s) {
     if (!s.worker) return;
     // A thread that was stopped while it held the lock must not stop the exit.
