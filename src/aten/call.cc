@@ -118,8 +118,8 @@ double Call::specialise(std::string_view name) {
 
 std::pair<ValueId, ValueId> Call::philox(int64_t elements) {
   const ValueId seed = launch({NumberUse::kSeed, -1}, DType::i64, "seed");
-  ValueId offset = launch({NumberUse::kOffset, -1}, DType::i64, "offset");
-  if (philox_elements_) offset = b.binary(graph::Op::add, offset, b.constant_int(DType::i64, philox_elements_));
+  const int drawn = philox_elements_ ? static_cast<int>(philox_elements_) : -1;
+  const ValueId offset = launch({NumberUse::kOffset, drawn}, DType::i64, "offset");
   philox_elements_ += (elements + 3) / 4 * 4;
   return {seed, offset};
 }

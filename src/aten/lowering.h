@@ -82,7 +82,7 @@ class Call {
   struct NumberUse {
     static constexpr int kSeed = -1, kOffset = -2;
     int argument = 0;  // index into args, kSeed or kOffset
-    int element = -1;
+    int element = -1;  // kOffset: numbers drawn before by the same call, to be added (-1: none)
   };
   const std::vector<NumberUse>& number_uses() const { return number_uses_; }
 

@@ -18,7 +18,6 @@ namespace {
 
 struct OperatorState {
   Operator op;
-  Specialisation specialisation;
   PreparedTable table;
   std::atomic<int64_t> calls{0};
 };
@@ -69,7 +68,7 @@ class BoxedKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& handle, c10::DispatchKeySet, torch::jit::Stack* stack) {
     if (indices_ >= 0 && index(stack)) return;
     Operands operands;
-    read_operands(state_.op.signature, state_.specialisation, state_.op.rules, *stack, operands);
+    read_operands(state_.op.signature, state_.op.rules, *stack, operands);
     state_.calls.fetch_add(1, std::memory_order_relaxed);
     std::shared_ptr<const Prepared> prepared = state_.table.find(operands);
     if (!prepared) prepared = prepare_and_keep(handle, *stack, operands);
@@ -82,24 +81,14 @@ class BoxedKernel final : public c10::OperatorKernel {
  private:
   std::shared_ptr<const Prepared> prepare_and_keep(const c10::OperatorHandle& handle, const torch::jit::Stack& stack,
                                                    Operands& operands) {
-    Specialisation before = state_.specialisation, after = before;
-    std::shared_ptr<const Prepared> prepared;
     if (operands.complex_number) {
       auto none = std::make_shared<Prepared>();
       none->unsupported = "complex numbers";
       return none;
     }
-    prepared = prepare(state_.op, handle, stack, operands, after);
-    if (after.numbers != before.numbers || after.launch != before.launch) {
-      // Keys gain or lose values: entries made before would never be found again.
-      state_.specialisation = after;
-      state_.table.clear();
-      Operands again;
-      read_operands(state_.op.signature, state_.specialisation, state_.op.rules, stack, again);
-      state_.table.insert(again, prepared);
-    } else {
-      state_.table.insert(operands, prepared);
-    }
+    uint64_t specialised = 0;
+    std::shared_ptr<const Prepared> prepared = prepare(state_.op, handle, stack, operands, specialised);
+    state_.table.insert(operands, specialised, prepared);
     return prepared;
   }
 
@@ -197,7 +186,7 @@ bool add(const aten::Entry& entry, const c10::OperatorHandle& handle, const c10:
   if (base.size() > 1 && base.back() == '_' && functional.name() != schema.name()) base.pop_back();
   state->op.rules.cpu_scalars = takes_cpu_scalars(base);
   // The result's size follows from numbers: they are part of the key.
-  if (base == "arange" || base == "range") state->specialisation.numbers = ~0ull;
+  if (base == "arange" || base == "range") state->op.rules.keyed_numbers = ~0ull;
   OperatorState* kept = state.release();
   kept->op.rules.name = kept->op.name.c_str();
   states().push_back(kept);

@@ -164,11 +164,10 @@ void copy_on_device(c10::TensorImpl& dst, c10::TensorImpl& src, int32_t origin) 
   operands.tensors.push_back(&src);
   append_tensor(operands.key, dst);
   append_tensor(operands.key, src);
-  operands.hash = hash_key(operands.key);
   auto prepared = copies().find(operands);
   if (!prepared) {
     prepared = prepare_copy(dst, src);
-    copies().insert(operands, prepared);
+    copies().insert(operands, 0, prepared);
   }
   if (!prepared->unsupported.empty()) {
     report_fallback("aten::copy_", prepared->unsupported);

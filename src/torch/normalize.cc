@@ -358,7 +358,10 @@ struct Preparation {
       int output = targets[r].written < 0 ? static_cast<int>(next_output++) : -1;
       if (!call.wanted[r]) continue;
       ValueId value = values[r];
-      if (value < 0) throw InternalError(fmt::format("lowering of {} left out result {}", op.entry->op, r));
+      if (value < 0) {
+        if (targets[r].written >= 0) continue;   // this call does not change it
+        throw InternalError(fmt::format("lowering of {} left out result {}", op.entry->op, r));
+      }
       if (builder.shape(value) != call.results[r].shape) {
         throw InternalError(fmt::format("lowering of {} made result {} of shape [{}] instead of [{}]", op.entry->op, r,
                                         fmt::join(builder.shape(value), ","), fmt::join(call.results[r].shape, ",")));
@@ -418,7 +421,8 @@ struct Preparation {
       if (use.argument == aten::Call::NumberUse::kSeed) {
         prepared.scalars.push_back({From::seed, 0});
       } else if (use.argument == aten::Call::NumberUse::kOffset) {
-        prepared.scalars.push_back({From::offset, 0});
+        // A later draw of the same call starts where the one before ended.
+        prepared.scalars.push_back({From::offset, 0, std::max(use.element, 0)});
       } else {
         int position = op.functional_arguments[use.argument];
         if (position < 0) throw InternalError(fmt::format("{}: number of an argument that is absent", op.name));
@@ -435,29 +439,23 @@ struct Preparation {
   }
 };
 
-void specialise(const Preparation& p, Specialisation& specialisation) {
-  const Operator& op = p.op;
+uint64_t specialised_arguments(const Preparation& p) {
+  uint64_t mask = p.op.rules.keyed_numbers;
   for (const std::string& name : p.call.specialised()) {
-    for (size_t k = 0; k < op.functional_names.size(); ++k) {
-      if (op.functional_names[k] == name && op.functional_arguments[k] >= 0)
-        specialisation.numbers |= 1ull << op.functional_arguments[k];
+    for (size_t k = 0; k < p.op.functional_names.size(); ++k) {
+      if (p.op.functional_names[k] == name && p.op.functional_arguments[k] >= 0)
+        mask |= 1ull << p.op.functional_arguments[k];
     }
   }
-  for (const aten::Call::NumberUse& use : p.call.number_uses()) {
-    if (use.argument < 0) continue;   // seed, offset
-    int position = op.functional_arguments[use.argument];
-    if (position >= 0 && op.signature.parameters[position].kind == ArgumentKind::real &&
-        !(specialisation.numbers >> position & 1))
-      specialisation.launch |= 1ull << position;
-  }
-  specialisation.launch &= ~specialisation.numbers;
+  return mask;
 }
 
 }  // namespace
 
 std::shared_ptr<const Prepared> prepare(const Operator& op, const c10::OperatorHandle& handle,
                                         const torch::jit::Stack& stack, const Operands& operands,
-                                        Specialisation& specialisation) {
+                                        uint64_t& specialised) {
+  specialised = op.rules.keyed_numbers;
   Preparation p(op, stack, operands);
   try {
     p.index_operands();
@@ -475,7 +473,7 @@ std::shared_ptr<const Prepared> prepare(const Operator& op, const c10::OperatorH
     p.add_parameters();
     p.add_arguments();
     p.lower();
-    specialise(p, specialisation);
+    specialised = specialised_arguments(p);
     if (p.any_result) {
       graph::Graph graph = p.builder.take();
       for (int tensor : p.tensor_of) p.prepared.buffers.push_back({false, tensor});

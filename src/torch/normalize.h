@@ -25,9 +25,10 @@ struct Operator {
 };
 
 // Runs the overload on meta tensors (which raises PyTorch's own errors for wrong arguments), lowers and compiles.
-// A call that has no program yields `Prepared::unsupported`; `specialisation` grows by what the lowering specialised.
+// A call that has no program yields `Prepared::unsupported`. `specialised` receives a bit per argument whose number the
+// program depends on.
 std::shared_ptr<const Prepared> prepare(const Operator& op, const c10::OperatorHandle& handle,
                                         const torch::jit::Stack& stack, const Operands& operands,
-                                        Specialisation& specialisation);
+                                        uint64_t& specialised);
 
 }  // namespace opentrn::bridge

@@ -41,7 +41,6 @@ bool same_view(const c10::TensorImpl& a, const c10::TensorImpl& b) {
 
 struct Reader {
   const Signature& signature;
-  const Specialisation& specialisation;
   const OperandRules& rules;
   Operands& operands;
   c10::TensorImpl* foreign = nullptr;       // a CPU tensor that may not mix with device tensors
@@ -76,20 +75,20 @@ struct Reader {
     }
   }
 
-  void number(const c10::IValue& value, bool keyed) {
+  void number(const c10::IValue& value, size_t i) {
     exec::ScalarValue scalar;
     if (value.isDouble()) {
       scalar.real = value.toDouble();
       push(kReal);
-      if (keyed) push(std::bit_cast<uint64_t>(scalar.real));
+      operands.number_values.push_back({i, std::bit_cast<uint64_t>(scalar.real)});
     } else if (value.isInt()) {
       scalar = {exec::ScalarValue::Kind::integer, static_cast<double>(value.toInt()), value.toInt()};
       push(kInteger);
-      if (keyed) push(static_cast<uint64_t>(scalar.integer));
+      operands.number_values.push_back({i, static_cast<uint64_t>(scalar.integer)});
     } else if (value.isBool()) {
       scalar = {exec::ScalarValue::Kind::integer, static_cast<double>(value.toBool()), value.toBool()};
       push(kBoolean);
-      if (keyed) push(static_cast<uint64_t>(scalar.integer));
+      operands.number_values.push_back({i, static_cast<uint64_t>(scalar.integer)});
     } else if (value.isNone()) {
       push(kNone);
       return;
@@ -99,9 +98,9 @@ struct Reader {
         operands.complex_number = true;
         push(kOther);
       } else if (other.isIntegral(true)) {
-        return number(c10::IValue(other.toLong()), keyed);
+        return number(c10::IValue(other.toLong()), i);
       } else {
-        return number(c10::IValue(other.toDouble()), keyed);
+        return number(c10::IValue(other.toDouble()), i);
       }
     }
     operands.numbers.push_back(scalar);
@@ -124,14 +123,14 @@ struct Reader {
         }
         return;
       }
-      case ArgumentKind::number: return number(value, specialisation.numbers >> i & 1);
+      case ArgumentKind::number:
+      case ArgumentKind::real: return number(value, i);
       case ArgumentKind::numbers: {
         c10::ArrayRef<c10::IValue> list = value.toListRef();
         push(kList | list.size() << 8);
-        for (const c10::IValue& element : list) number(element, specialisation.numbers >> i & 1);
+        for (const c10::IValue& element : list) number(element, i);
         return;
       }
-      case ArgumentKind::real: return number(value, !(specialisation.launch >> i & 1));
       case ArgumentKind::integer:
         push(kInteger);
         return push(static_cast<uint64_t>(value.toInt()));
@@ -262,9 +261,9 @@ bool read_cpu_scalar(const c10::TensorImpl& tensor, exec::ScalarValue& value) {
   }
 }
 
-void read_operands(const Signature& signature, const Specialisation& specialisation, const OperandRules& rules,
-                   const torch::jit::Stack& stack, Operands& operands) {
-  Reader reader{signature, specialisation, rules, operands};
+void read_operands(const Signature& signature, const OperandRules& rules, const torch::jit::Stack& stack,
+                   Operands& operands) {
+  Reader reader{signature, rules, operands};
   // Type promotion depends on the default dtype.
   reader.push(static_cast<uint64_t>(c10::typeMetaToScalarType(c10::get_default_dtype())));
   size_t count = signature.parameters.size(), base = stack.size() - count;
@@ -275,7 +274,6 @@ void read_operands(const Signature& signature, const Specialisation& specialisat
   }
   if (operands.device < 0) operands.device = current_device();
   reader.relations();
-  operands.hash = hash_key(operands.key);
 }
 
 }  // namespace opentrn::bridge

@@ -18,27 +18,26 @@ struct Operands {
   c10::SmallVector<uint64_t, 96> key;
   c10::SmallVector<c10::TensorImpl*, 16> tensors;       // device tensors in schema order, lists flattened
   c10::SmallVector<exec::ScalarValue, 16> numbers;      // numbers and 0-dim CPU tensors in schema order, flattened
-  uint64_t hash = 0;
+  // Values of the call's numbers, by argument. Those that a lowering specialised are part of its programs' keys.
+  struct NumberValue {
+    uint64_t argument = 0, bits = 0;
+  };
+  c10::SmallVector<NumberValue, 16> number_values;
   int device = -1;
   const c10::IValue* generator = nullptr;
   bool complex_number = false;   // a complex Python number: no launch argument can hold it
 };
 
-// Which arguments an operator's programs depend on by value. Grows while lowerings tell what they specialise.
-struct Specialisation {
-  uint64_t numbers = 0;   // bit per argument: a Scalar whose value is part of the key
-  uint64_t launch = 0;    // bit per argument: a `float` that is passed at launch instead of being part of the key
-};
-
 struct OperandRules {
   const char* name = "";                // of the operator, for messages
   bool cpu_scalars = true;              // 0-dim CPU tensors may stand in for device tensors
+  uint64_t keyed_numbers = 0;           // bit per argument: its value always belongs to the key (arange)
 };
 
 // Reads the last `signature.parameters.size()` entries of the stack.
 // Throws what CUDA throws when tensors lie on several devices.
-void read_operands(const Signature& signature, const Specialisation& specialisation, const OperandRules& rules,
-                   const torch::jit::Stack& stack, Operands& operands);
+void read_operands(const Signature& signature, const OperandRules& rules, const torch::jit::Stack& stack,
+                   Operands& operands);
 
 // The relation of two device tensors.
 Relation relation(const c10::TensorImpl& a, const c10::TensorImpl& b);

@@ -1,5 +1,7 @@
 #include "torch/prepared.h"
 
+#include <algorithm>
+
 #include "torch/copy.h"
 #include "torch/device.h"
 #include "torch/generator.h"
@@ -12,24 +14,49 @@ bool same(const std::vector<uint64_t>& a, const c10::SmallVectorImpl<uint64_t>& 
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(uint64_t)) == 0;
 }
 
+// Appends the mask and the specialised numbers' values to the key; returns the key's length before.
+size_t specialise(Operands& operands, uint64_t mask) {
+  size_t before = operands.key.size();
+  if (mask) {
+    operands.key.push_back(mask);
+    for (const Operands::NumberValue& number : operands.number_values)
+      if (mask >> number.argument & 1) operands.key.push_back(number.bits);
+  }
+  return before;
+}
+
 }  // namespace
 
-std::shared_ptr<const Prepared> PreparedTable::find(const Operands& operands) const {
-  std::lock_guard lock(mutex_);
-  if (slots_.empty()) return nullptr;
+const PreparedTable::Slot* PreparedTable::look_up(const Operands& operands, uint64_t hash) const {
   size_t mask = slots_.size() - 1;
-  for (size_t i = operands.hash & mask;; i = (i + 1) & mask) {
+  for (size_t i = hash & mask;; i = (i + 1) & mask) {
     const Slot& slot = slots_[i];
     if (!slot.prepared) return nullptr;
-    if (slot.hash == operands.hash && same(slot.key, operands.key)) return slot.prepared;
+    if (slot.hash == hash && same(slot.key, operands.key)) return &slot;
   }
 }
 
-void PreparedTable::insert(const Operands& operands, std::shared_ptr<const Prepared> prepared) {
+std::shared_ptr<const Prepared> PreparedTable::find(Operands& operands) const {
+  std::lock_guard lock(mutex_);
+  if (slots_.empty()) return nullptr;
+  for (uint64_t specialised : masks_) {
+    size_t before = specialise(operands, specialised);
+    const Slot* slot = look_up(operands, hash_key(operands.key));
+    operands.key.resize(before);
+    if (slot) return slot->prepared;
+  }
+  return nullptr;
+}
+
+void PreparedTable::insert(Operands& operands, uint64_t specialised, std::shared_ptr<const Prepared> prepared) {
   std::lock_guard lock(mutex_);
   if (used_ >= kMostEntries) {
     slots_.clear();
     used_ = 0;
+  }
+  if (std::find(masks_.begin(), masks_.end(), specialised) == masks_.end()) {
+    if (masks_.size() >= kMostMasks) specialised = ~0ull;
+    if (std::find(masks_.begin(), masks_.end(), specialised) == masks_.end()) masks_.push_back(specialised);
   }
   if (slots_.size() < 2 * (used_ + 1)) {
     std::vector<Slot> old = std::move(slots_);
@@ -41,13 +68,15 @@ void PreparedTable::insert(const Operands& operands, std::shared_ptr<const Prepa
       slots_[i] = std::move(slot);
     }
   }
-  size_t mask = slots_.size() - 1, i = operands.hash & mask;
-  while (slots_[i].prepared) {
-    if (slots_[i].hash == operands.hash && same(slots_[i].key, operands.key)) return;
-    i = (i + 1) & mask;
+  size_t before = specialise(operands, specialised);
+  uint64_t hash = hash_key(operands.key);
+  if (!look_up(operands, hash)) {
+    size_t mask = slots_.size() - 1, i = hash & mask;
+    while (slots_[i].prepared) i = (i + 1) & mask;
+    slots_[i] = {hash, {operands.key.begin(), operands.key.end()}, std::move(prepared)};
+    ++used_;
   }
-  slots_[i] = {operands.hash, {operands.key.begin(), operands.key.end()}, std::move(prepared)};
-  ++used_;
+  operands.key.resize(before);
 }
 
 void PreparedTable::clear() {
@@ -99,7 +128,7 @@ void launch(const Prepared& prepared, const Operands& operands, int32_t origin,
           scalars.push_back({exec::ScalarValue::Kind::integer, 0, static_cast<int64_t>(draw.seed)});
           break;
         case Prepared::Scalar::From::offset:
-          scalars.push_back({exec::ScalarValue::Kind::integer, 0, static_cast<int64_t>(draw.offset)});
+          scalars.push_back({exec::ScalarValue::Kind::integer, 0, static_cast<int64_t>(draw.offset) + scalar.value});
           break;
       }
     }

@@ -57,10 +57,14 @@ struct Prepared {
 };
 
 // Open addressing, power-of-two sized. Thread-safe.
+//
+// A program holds for the exact values of the numbers that its lowering specialised, and for any value of the others.
+// Which ones these are is a mask (bit per argument); an entry's key is the operands' key, the mask, and the values of
+// the numbers in it. An operator has few masks, which `find` tries in the order in which they appeared.
 class PreparedTable {
  public:
-  std::shared_ptr<const Prepared> find(const Operands& operands) const;
-  void insert(const Operands& operands, std::shared_ptr<const Prepared> prepared);
+  std::shared_ptr<const Prepared> find(Operands& operands) const;
+  void insert(Operands& operands, uint64_t specialised, std::shared_ptr<const Prepared> prepared);
   void clear();
   size_t size() const;
 
@@ -71,8 +75,12 @@ class PreparedTable {
     std::shared_ptr<const Prepared> prepared;   // null: free
   };
   static constexpr size_t kMostEntries = 8192;   // beyond, the table starts anew: shapes that never repeat
+  static constexpr size_t kMostMasks = 8;        // beyond, all numbers are specialised
+  const Slot* look_up(const Operands& operands, uint64_t hash) const;
+
   mutable std::mutex mutex_;
   std::vector<Slot> slots_;
+  c10::SmallVector<uint64_t, kMostMasks + 1> masks_;
   size_t used_ = 0;
 };
 

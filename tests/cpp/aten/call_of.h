@@ -1,6 +1,7 @@
 // A hand-made call of an operator: tensors and attributes in, values of the lowered graph out.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -115,7 +116,7 @@ class CallOf {
   }
   graph::ScalarInput scalar(const Call::NumberUse& use) const {
     if (use.argument == Call::NumberUse::kSeed) return {0, seed};
-    if (use.argument == Call::NumberUse::kOffset) return {0, offset};
+    if (use.argument == Call::NumberUse::kOffset) return {0, offset + std::max(use.element, 0)};
     const Argument& a = call_.args[use.argument];
     const double value = use.element >= 0 ? a.numbers[use.element] : a.real;
     return {value, static_cast<int64_t>(value)};
