@@ -26,7 +26,7 @@ class Copy final : public Operation {
 
   bool run(Frame& frame) const override {
     std::byte* dst_at = dst_.address(frame.registers);
-    Staged src{&src_, src_.address(frame.registers), {}};
+    Staged src{&src_, src_.address(frame.registers)};
     stage_if_overlapping(src, dst_, dst_at, frame, 0);
     Scratch::Buffer* buffers = frame.scratch->buffer;
     if (convert_) {
@@ -112,7 +112,7 @@ class Accumulate final : public Operation {
 
   bool run(Frame& frame) const override {
     std::byte* dst_at = dst_.address(frame.registers);
-    Staged src{&src_, src_.address(frame.registers), {}};
+    Staged src{&src_, src_.address(frame.registers)};
     stage_if_overlapping(src, dst_, dst_at, frame, 0);
     Scratch::Buffer* buffers = frame.scratch->buffer;
     Input input(*src.operand, src.at, from_src_, buffers), old(dst_, dst_at, from_dst_, buffers + 2);
@@ -203,10 +203,6 @@ void fill(Cursor cursor, int64_t total, const std::byte* element) {
   }
 }
 
-struct Wide {
-  uint64_t low, high;
-};
-
 class Memset final : public Operation {
  public:
   Memset(const Instruction& i, const Context& context) : dst_(context.operand(i.dst)), value_(i.s0, context) {
@@ -230,7 +226,7 @@ class Memset final : public Operation {
     if (dst_.total == 0) return true;
     std::byte* dst_at = dst_.address(frame.registers);
     if (value_.is_tile()) {
-      Staged staged{&tile_, tile_.address(frame.registers), {}};
+      Staged staged{&tile_, tile_.address(frame.registers)};
       stage_if_overlapping(staged, dst_, dst_at, frame, 0);
       Input input(*staged.operand, staged.at, from_tile_, frame.scratch->buffer);
       Output output(dst_, dst_at, nullptr, frame.scratch->buffer + 2);

@@ -73,6 +73,8 @@ class Elementwise final : public Operation {
       }
     }
     Output row_output;
+    Reduction reduction;
+    if (row_) reduction = Reduction(row_op_);
     if (row_) row_output = Output(row_, row_.address(frame.registers), to_row_, buffers + 8);
 
     const int64_t partitions = per_partition_ ? dst_.partitions : 1;
@@ -82,7 +84,7 @@ class Elementwise final : public Operation {
         for (int s = 0; s < 2; ++s)
           if (scalar_[s].is_tile()) value[s] = read_tile(s, tile_at[s] + p * scalar_[s].tile.partition_stride);
       }
-      Reduction reduction(row_op_);
+      if (row_) reduction.restart();
       for (int64_t done = 0; done < length;) {
         int64_t n = std::min(length - done, kChunk);
         if (!row_) {  // a reduction's blocks must start at multiples of their size

@@ -2,7 +2,9 @@
 // base + channel_multiplier * partition + sum(stride[d] * index[d]), in 64-bit arithmetic.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "exec/operation.h"
 
@@ -44,17 +46,20 @@ struct IndexCursor {
   int64_t index[5] = {};
 
   IndexCursor(const IndexPattern& p, int64_t start) : pattern(&p), value(start) {}
-  // The next n numbers.
-  void next(int64_t* to, int64_t n) {
+  // The next n numbers; modulo 2^32 when T is 32 bits wide.
+  template <typename T>
+  void next(T* to, int64_t n) {
     const int last = pattern->ndim - 1;
     while (n > 0) {
       const int64_t m = std::min(n, pattern->count[last] - index[last]);
       const int64_t step = pattern->stride[last];
-      for (int64_t i = 0; i < m; ++i) to[i] = value + i * step;
+      auto v = static_cast<std::make_unsigned_t<T>>(value);
+      const auto by = static_cast<std::make_unsigned_t<T>>(step);
+      for (int64_t i = 0; i < m; ++i, v += by) to[i] = static_cast<T>(v);
+      value += m * step;
       to += m;
       n -= m;
       index[last] += m;
-      value += m * step;
       for (int d = last; d > 0 && index[d] == pattern->count[d]; --d) {
         value += pattern->stride[d - 1] - pattern->stride[d] * pattern->count[d];
         index[d] = 0;

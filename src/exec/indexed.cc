@@ -10,14 +10,15 @@ namespace {
 
 using isa::Instruction;
 
-// Calls f(row number, position) for each index in order; f returns nothing. False: out of range, fault described.
+// The row numbers of a gather or scatter, in order of (partition, position).
 class RowNumbers {
  public:
   RowNumbers(const Instruction& i, const Context& context)
       : index_(context.operand(i.src[1])), to_i64_(convert_fn(index_.dtype, DType::i64)), rows_(i.rows), skip_(i.skip_out_of_bounds) {}
-  int64_t count() const { return index_.total; }
+  bool skips() const { return skip_; }
 
-  // `skipped` is called for numbers out of range when those are to be skipped.
+  // Calls row(number) for each; skipped() for those out of range when these are to be skipped, else they are a fault:
+  // false, described in the frame.
   template <typename Row, typename Skipped>
   bool each(Frame& frame, Scratch::Buffer* buffers, Row&& row, Skipped&& skipped) const {
     Input input(index_, index_.address(frame.registers), to_i64_, buffers);
@@ -70,13 +71,21 @@ class Gather final : public Operation {
     std::byte* table = row_.address(frame.registers);
     Cursor to(dst_, dst_.address(frame.registers));
     const int64_t length = row_.total;
+    if (length == 1 && !convert_ && !numbers_.skips()) {
+      switch (dst_.size) {
+        case 1: return elements<uint8_t>(frame, table, to);
+        case 2: return elements<uint16_t>(frame, table, to);
+        case 4: return elements<uint32_t>(frame, table, to);
+        case 8: return elements<uint64_t>(frame, table, to);
+      }
+    }
     const bool dense = !convert_ && row_.contiguous && row_.ndim == 1 && dst_.contiguous;
     return numbers_.each(
         frame, buffers,
         [&](int64_t number) {
           std::byte* at = table + number * row_bytes_;
           if (dense && to.run() >= length) {
-            std::memcpy(to.at(), at, static_cast<size_t>(length * dst_.size));
+            copy_run(to.at(), at, static_cast<size_t>(length * dst_.size));
             to.skip(length);
             return;
           }
@@ -94,6 +103,25 @@ class Gather final : public Operation {
   }
 
  private:
+  // Rows of one element: collected in a buffer first.
+  template <typename T>
+  bool elements(Frame& frame, const std::byte* table, Cursor to) const {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    auto* collected = reinterpret_cast<T*>(buffers[2].bytes);
+    int64_t count = 0;
+    const bool ok = numbers_.each(
+        frame, buffers,
+        [&](int64_t number) {
+          std::memcpy(collected + count, table + number * row_bytes_, sizeof(T));
+          if (++count < kChunk) return;
+          scatter(to, buffers[2].bytes, count);
+          count = 0;
+        },
+        [] {});
+    scatter(to, buffers[2].bytes, count);
+    return ok;
+  }
+
   Operand dst_, row_;
   RowNumbers numbers_;
   int64_t row_bytes_;
@@ -125,7 +153,7 @@ class Scatter final : public Operation {
         [&](int64_t number) {
           std::byte* at = table + number * row_bytes_;
           if (dense && from.run() >= length) {
-            std::memcpy(at, from.at(), static_cast<size_t>(length * row_.size));
+            copy_run(at, from.at(), static_cast<size_t>(length * row_.size));
             from.skip(length);
             return;
           }

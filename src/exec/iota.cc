@@ -15,14 +15,19 @@ using isa::Instruction;
 class Iota final : public Operation {
  public:
   Iota(const Instruction& i, const Context& context)
-      : dst_(context.operand(i.dst)), pattern_(i, context, dst_.partitions, dst_.free), convert_(convert_fn(DType::i64, dst_.dtype)) {}
+      : dst_(context.operand(i.dst)), pattern_(i, context, dst_.partitions, dst_.free), wide_(dst_.size == 8) {
+    const DType domain = wide_ ? DType::i64 : DType::i32;
+    convert_ = is_integer(dst_.dtype) && dst_.size >= 4 ? nullptr : convert_fn(domain, dst_.dtype);
+  }
 
   bool run(Frame& frame) const override {
     IndexCursor cursor(pattern_, pattern_.start(frame));
     Output output(dst_, dst_.address(frame.registers), convert_, frame.scratch->buffer);
     for (int64_t done = 0; done < dst_.total;) {
       const int64_t n = direct_chunk(output.cursor(), std::min(dst_.total - done, kChunk));
-      cursor.next(static_cast<int64_t*>(output.begin(n)), n);
+      void* to = output.begin(n);
+      if (wide_) cursor.next(static_cast<int64_t*>(to), n);
+      else cursor.next(static_cast<int32_t*>(to), n);
       output.done(n);
       done += n;
     }
@@ -32,6 +37,7 @@ class Iota final : public Operation {
  private:
   Operand dst_;
   IndexPattern pattern_;
+  bool wide_;  // 64-bit arithmetic; else the chip's 32-bit arithmetic
   ConvertFn convert_;
 };
 
@@ -54,13 +60,13 @@ class AffineSelect final : public Operation {
 
   bool run(Frame& frame) const override {
     std::byte* dst_at = dst_.address(frame.registers);
-    Staged src{&src_, src_.address(frame.registers), {}};
+    Staged src{&src_, src_.address(frame.registers)};
     stage_if_overlapping(src, dst_, dst_at, frame, 0);
     Scratch::Buffer* buffers = frame.scratch->buffer;
     Input input(*src.operand, src.at, convert_, buffers);
     Output output(dst_, dst_at, nullptr, buffers + 2);
     std::byte* fill = buffers[4].bytes;
-    auto* numbers = reinterpret_cast<int64_t*>(buffers[5].bytes);
+    auto* numbers = reinterpret_cast<int32_t*>(buffers[5].bytes);
     auto* mask = reinterpret_cast<uint8_t*>(buffers[6].bytes);
     const Value value = otherwise_.value(frame);
     const void* from = integer_ ? static_cast<const void*>(&value.integer) : &value.real;
@@ -81,7 +87,7 @@ class AffineSelect final : public Operation {
   }
 
  private:
-  void compare(const int64_t* numbers, uint8_t* mask, int64_t n) const {
+  void compare(const int32_t* numbers, uint8_t* mask, int64_t n) const {
     switch (op_) {
       case AluOp::is_equal: for (int64_t i = 0; i < n; ++i) mask[i] = numbers[i] == 0; break;
       case AluOp::not_equal: for (int64_t i = 0; i < n; ++i) mask[i] = numbers[i] != 0; break;

@@ -6,10 +6,6 @@
 namespace opentrn::exec {
 namespace {
 
-struct Wide {
-  uint64_t low, high;
-};
-
 template <typename T>
 T load(const std::byte* at) {
   T value;
@@ -29,11 +25,7 @@ void gather_as(Cursor& cursor, std::byte* to, int64_t n) {
     const int64_t m = std::min(n, cursor.run());
     const std::byte* from = cursor.at();
     if (stride == static_cast<int64_t>(sizeof(T))) {
-      if (m >= 16) {
-        std::memcpy(to, from, m * sizeof(T));
-      } else {
-        for (int64_t i = 0; i < m; ++i) store(to + i * sizeof(T), load<T>(from + i * sizeof(T)));
-      }
+      copy_run(to, from, static_cast<size_t>(m) * sizeof(T));
     } else if (stride == 0) {
       const T value = load<T>(from);
       for (int64_t i = 0; i < m; ++i) store(to + i * sizeof(T), value);
@@ -52,8 +44,8 @@ void scatter_as(Cursor& cursor, const std::byte* from, int64_t n) {
   while (n > 0) {
     const int64_t m = std::min(n, cursor.run());
     std::byte* to = cursor.at();
-    if (stride == static_cast<int64_t>(sizeof(T)) && m >= 16) {
-      std::memcpy(to, from, m * sizeof(T));
+    if (stride == static_cast<int64_t>(sizeof(T))) {
+      copy_run(to, from, static_cast<size_t>(m) * sizeof(T));
     } else {
       for (int64_t i = 0; i < m; ++i) store(to + i * stride, load<T>(from + i * sizeof(T)));
     }

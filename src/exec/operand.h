@@ -69,13 +69,15 @@ bool overlaps_unequally(const Operand& a, const std::byte* a_at, const Operand& 
 
 // Walks an operand's elements in order.
 struct Cursor {
-  const Operand* operand = nullptr;
-  std::byte* row = nullptr;  // start of the current innermost run
-  int64_t inner = 0;         // position in it
-  int64_t index[4] = {};
+  const Operand* operand;
+  std::byte* row;  // start of the current innermost run
+  int64_t inner;   // position in it
+  int64_t index[4];
 
-  Cursor() = default;
-  Cursor(const Operand& op, std::byte* at) : operand(&op), row(at) {}
+  Cursor() {}  // to be assigned before use: instructions on a few elements would notice the clearing
+  Cursor(const Operand& op, std::byte* at) : operand(&op), row(at), inner(0) {
+    for (int d = 0; d < op.ndim - 1; ++d) index[d] = 0;
+  }
 
   int64_t run() const { return operand->inner() - inner; }
   std::byte* at() const { return row + inner * operand->stride[operand->ndim - 1]; }
@@ -96,6 +98,32 @@ struct Cursor {
     if (inner == operand->inner()) next_row();
   }
 };
+
+struct Wide {
+  uint64_t low, high;
+};
+
+// Short runs, for which a call of memcpy would cost more than the copy: overlapping blocks of a fixed size.
+inline void copy_run(std::byte* to, const std::byte* from, size_t bytes) {
+  const auto block = [&](auto unit, size_t at) {
+    std::memcpy(&unit, from + at, sizeof unit);
+    std::memcpy(to + at, &unit, sizeof unit);
+  };
+  if (bytes > 256) {
+    std::memcpy(to, from, bytes);
+  } else if (bytes >= 16) {
+    for (size_t at = 0; at + 16 <= bytes; at += 16) block(Wide{}, at);
+    block(Wide{}, bytes - 16);
+  } else if (bytes >= 8) {
+    block(uint64_t{}, 0);
+    block(uint64_t{}, bytes - 8);
+  } else if (bytes >= 4) {
+    block(uint32_t{}, 0);
+    block(uint32_t{}, bytes - 4);
+  } else {
+    for (size_t at = 0; at < bytes; ++at) to[at] = from[at];
+  }
+}
 
 // Copies the next n elements into a dense buffer, or out of one.
 void gather(Cursor& cursor, std::byte* to, int64_t n);

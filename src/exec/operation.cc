@@ -55,18 +55,18 @@ ScalarOperand::ScalarOperand(const isa::Scalar& scalar, const Context& context) 
   if (is_tile()) tile = context.operand(scalar.tile);
 }
 
-void stage_if_overlapping(Staged& source, const Operand& dst, const std::byte* dst_at, Frame& frame, int slot) {
-  if (!overlaps_unequally(dst, dst_at, *source.operand, source.at)) return;
-  std::vector<std::byte>& stage = frame.scratch->stage[slot];
+void stage(Staged& source, Frame& frame, int slot) {
+  std::vector<std::byte>& bytes = frame.scratch->stage[slot];
   const Operand& from = *source.operand;
-  stage.resize(std::max<size_t>(stage.size(), from.total * from.size + 64));
+  bytes.resize(std::max<size_t>(bytes.size(), static_cast<size_t>(from.total * from.size) + 64));
   Cursor cursor(from, source.at);
-  gather(cursor, stage.data(), from.total);
-  source.dense = from;
+  gather(cursor, bytes.data(), from.total);
+  Operand& dense = frame.scratch->staged[slot];
+  dense = from;
   const int64_t count[1] = {from.total}, stride[1] = {from.size};
-  set_dims(source.dense, count, stride, 1);
-  source.operand = &source.dense;
-  source.at = stage.data();
+  set_dims(dense, count, stride, 1);
+  source.operand = &dense;
+  source.at = bytes.data();
 }
 
 DType raw_unsigned(DType dtype) {

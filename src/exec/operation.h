@@ -29,6 +29,7 @@ struct Scratch {
   };
   Buffer buffer[kBuffers];
   std::vector<std::byte> stage[4];   // whole operands, where source and destination overlap
+  Operand staged[4];                 // how those lie there
   std::vector<float> packed[2];      // nc_matmul
   std::vector<uint64_t> registers;   // gpsimd_kernel
 };
@@ -109,7 +110,7 @@ inline int64_t direct_chunk(const Cursor& cursor, int64_t n) {
 class Input {
  public:
   // `convert` null: the operand's own type. `buffers` are two consecutive scratch buffers.
-  Input() = default;
+  Input() {}
   Input(const Operand& operand, std::byte* at, ConvertFn convert, Scratch::Buffer* buffers)
       : cursor_(operand, at), convert_(convert), buffers_(buffers) {}
   const Cursor& cursor() const { return cursor_; }
@@ -131,13 +132,13 @@ class Input {
 
  private:
   Cursor cursor_;
-  ConvertFn convert_ = nullptr;
-  Scratch::Buffer* buffers_ = nullptr;
+  ConvertFn convert_;
+  Scratch::Buffer* buffers_;
 };
 
 class Output {
  public:
-  Output() = default;
+  Output() {}
   Output(const Operand& operand, std::byte* at, ConvertFn convert, Scratch::Buffer* buffers)
       : cursor_(operand, at), convert_(convert), buffers_(buffers) {}
   const Cursor& cursor() const { return cursor_; }
@@ -161,18 +162,21 @@ class Output {
 
  private:
   Cursor cursor_;
-  ConvertFn convert_ = nullptr;
-  Scratch::Buffer* buffers_ = nullptr;
+  ConvertFn convert_;
+  Scratch::Buffer* buffers_;
   bool dense_ = false;
 };
 
-// A source that `dst` would overwrite while it is still needed is copied first: `dense` then describes the copy.
+// A source that `dst` would overwrite while it is still needed is copied first and then read from the copy.
 struct Staged {
   const Operand* operand;
   std::byte* at;
-  Operand dense;
 };
-void stage_if_overlapping(Staged& source, const Operand& dst, const std::byte* dst_at, Frame& frame, int slot);
+void stage(Staged& source, Frame& frame, int slot);
+inline void stage_if_overlapping(Staged& source, const Operand& dst, const std::byte* dst_at, Frame& frame, int slot) {
+  if (source.operand->memory == dst.memory && overlaps_unequally(dst, dst_at, *source.operand, source.at))
+    stage(source, frame, slot);
+}
 
 // What `dst += src` computes in for a destination's type (f32, f64 or i64), and the addition itself.
 DType accumulation_type(DType dtype);

@@ -60,7 +60,7 @@ class Reduce final : public Operation {
   bool run(Frame& frame) const override {
     std::byte* dst_at = dst_.address(frame.registers);
     if (src_.total == 0 || dst_.total == 0) return true;
-    Staged src{&src_, src_.address(frame.registers), {}};
+    Staged src{&src_, src_.address(frame.registers)};
     if (src_.memory == dst_.memory && length_ > 1) stage_if_overlapping(src, dst_, dst_at, frame, 0);
     Scratch::Buffer* buffers = frame.scratch->buffer;
     Output output(dst_, dst_at, to_dst_, buffers);
@@ -165,10 +165,10 @@ class PartitionReduce final : public Operation {
   bool run(Frame& frame) const override {
     std::byte* dst_at = dst_.address(frame.registers);
     if (dst_.total == 0 || src_.total == 0) return true;
-    Staged src{&src_, src_.address(frame.registers), {}};
+    Staged src{&src_, src_.address(frame.registers)};
     stage_if_overlapping(src, dst_, dst_at, frame, 0);
     const bool staged = src.operand != &src_;
-    const Operand& row = staged ? src.dense : row_;
+    const Operand& row = staged ? *src.operand : row_;
     const int64_t row_stride = staged ? free_ * src_.size : src_.partition_stride;
     Scratch::Buffer* buffers = frame.scratch->buffer;
     Output output(dst_, dst_at, to_dst_, buffers);

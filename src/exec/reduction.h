@@ -10,8 +10,10 @@ namespace opentrn::exec {
 
 class Reduction {
  public:
+  Reduction() {}
   explicit Reduction(isa::AluOp op)
-      : block_(simd().reduce_block[static_cast<int>(op)]), combine_(simd().f32[static_cast<int>(op)]) {}
+      : block_(simd().reduce_block[static_cast<int>(op)]), combine_(simd().f32[static_cast<int>(op)]), blocks_(0), depth_(0) {}
+  void restart() { blocks_ = 0, depth_ = 0; }
 
   // The next n elements; every call but the last brings a multiple of kReduceBlock.
   void add(const float* from, size_t n) {
@@ -39,8 +41,8 @@ class Reduction {
 
   ReduceBlockFn block_;
   BinaryFn<float> combine_;
-  size_t blocks_ = 0;
-  int depth_ = 0;
+  size_t blocks_;
+  int depth_;
   alignas(64) float lanes_[40][kReduceLanes];
 };
 

@@ -60,13 +60,13 @@ OPENTRN_DO(DoAbs, hn::Abs(x))
 OPENTRN_DO(DoSign, hn::Sub(hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d, 1.0f)),
                            hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, 1.0f))))
 OPENTRN_DO(DoRelu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x))  // NaN and -0 stay
-OPENTRN_DO(DoExp, Exp(d, x))
+OPENTRN_DO(DoExp, ExpF32(d, x))
 OPENTRN_DO(DoLog, Log(d, x))
-OPENTRN_DO(DoSigmoid, Sigmoid(d, x))
-OPENTRN_DO(DoTanh, Tanh(d, x))
+OPENTRN_DO(DoSigmoid, SigmoidF32(d, x))
+OPENTRN_DO(DoTanh, TanhF32(d, x))
 OPENTRN_DO(DoGelu, Gelu(d, x))
 OPENTRN_DO(DoGeluTanh, GeluTanh(d, x))
-OPENTRN_DO(DoSilu, Silu(d, x))
+OPENTRN_DO(DoSilu, SiluF32(d, x))
 OPENTRN_DO(DoErf, Erf(d, x))
 OPENTRN_DO(DoErfc, Erfc(d, x))
 OPENTRN_DO(DoSoftplus, Softplus(d, x))
@@ -114,7 +114,7 @@ void Round(float* to, const float* from, size_t n) {
 void Fill(Simd& table) {
   const auto set = [&](ActFn act, UnaryFn fn) { table.act[static_cast<int>(act)] = fn; };
   set(ActFn::copy, Single<DoCopy>);
-  set(ActFn::exp, Double<DoExp>);
+  set(ActFn::exp, Single<DoExp>);
   set(ActFn::log, Double<DoLog>);
   set(ActFn::sqrt, Single<DoSqrt>);
   set(ActFn::rsqrt, Single<DoRsqrt>);
@@ -122,12 +122,12 @@ void Fill(Simd& table) {
   set(ActFn::reciprocal, Single<DoReciprocal>);
   set(ActFn::abs, Single<DoAbs>);
   set(ActFn::sign, Single<DoSign>);
-  set(ActFn::sigmoid, Double<DoSigmoid>);
-  set(ActFn::tanh, Double<DoTanh>);
+  set(ActFn::sigmoid, Single<DoSigmoid>);
+  set(ActFn::tanh, Single<DoTanh>);
   set(ActFn::relu, Single<DoRelu>);
   set(ActFn::gelu, Double<DoGelu>);
   set(ActFn::gelu_tanh, Double<DoGeluTanh>);
-  set(ActFn::silu, Double<DoSilu>);
+  set(ActFn::silu, Single<DoSilu>);
   set(ActFn::erf, Double<DoErf>);
   set(ActFn::erfc, Double<DoErfc>);
   set(ActFn::softplus, Double<DoSoftplus>);

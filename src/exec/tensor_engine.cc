@@ -45,6 +45,7 @@ class MatrixMultiply final : public Operation {
     const std::byte* moving = moving_.all.address(frame.registers);
     std::byte* dst = dst_.address(frame.registers);
     const int64_t width = tables_.columns, height = tables_.rows;
+    const bool direct = direct_ && aligned(dst, 4);
 
     // Panels of the stationary operand, then one panel of the moving one, then a tile for ragged columns.
     const size_t stationary_floats = k * static_cast<size_t>(m_);
@@ -64,7 +65,7 @@ class MatrixMultiply final : public Operation {
     for (int64_t n = 0; n < n_; n += width) {
       const int64_t columns = std::min(width, n_ - n);
       pack(wide_b, n, k, columns, b, width);
-      const bool whole = direct_ && columns == width;
+      const bool whole = direct && columns == width;
       for (int64_t m = 0; m < m_; m += height) {
         const int64_t rows = std::min(height, m_ - m);
         const MatmulTileFn tile = tables_.tile[rows];
