@@ -235,3 +235,9 @@ class _Generators:
 
 default_generators = _Generators()
 _utils = types.SimpleNamespace(_get_device_index=_get_device_index)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_initialized":  # activation checkpointing saves the random state only when this is true
+        return is_initialized()
+    raise AttributeError(f"module 'torch.neuron' has no attribute {name!r}")
