@@ -105,7 +105,8 @@ class FusedEmitter {
     return (value(o.value).varies & f_.reduced) != 0 || covers_reduced(o);
   }
   bool covers_reduced(const FusedOutput& o) const;
-  int last_stage() const { return *std::max_element(stage_.begin(), stage_.end()); }
+  // The pass over a row in which full outputs are stored: behind every reduction.
+  int last_stage() const;
   bool has_full_outputs(int stage) const;
   void store_full(int);
   void store_rows();

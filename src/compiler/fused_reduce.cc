@@ -30,6 +30,7 @@ void FusedEmitter::innermost() {
   }
   const std::vector<Place> outer = places_;
   const bool single_pass = stage_loops_.empty();
+  stages = last_stage();
   for (int stage = 0; stage <= stages; ++stage) {
     std::vector<int> reductions;
     for (size_t v = 0; v < f_.values.size(); ++v)
@@ -80,6 +81,14 @@ bool FusedEmitter::covers_reduced(const FusedOutput& o) const {
   for (size_t d = 0; d < f_.sizes.size(); ++d)
     if (is_reduced(static_cast<int>(d)) && o.strides[d] != 0) return true;
   return false;
+}
+
+int FusedEmitter::last_stage() const {
+  int last = 0;
+  for (size_t v = 0; v < stage_.size(); ++v) last = std::max(last, stage_[v]);
+  for (const FusedOutput& o : f_.outputs)
+    if (full_output(o)) last = std::max(last, stage_[o.value] + (value(o.value).kind == Kind::reduce ? 1 : 0));
+  return last;
 }
 
 bool FusedEmitter::has_full_outputs(int stage) const {

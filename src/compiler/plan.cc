@@ -191,8 +191,41 @@ View Planner::reshape_view(const View& view, const Shape& shape) {
   return *reshaped(contiguous(view), shape);
 }
 
+namespace {
+
+// Whether the result's memory has bytes between its elements that belong to something else.
+bool has_gaps(const graph::Type& type, const graph::Layout& layout) {
+  int64_t extent = 1;
+  for (size_t d = 0; d < type.shape.size(); ++d) extent += (type.shape[d] - 1) * layout.strides[d];
+  return extent != graph::elements(type.shape);
+}
+
+// Results in memory with gaps that several tasks write, or read again: computed densely first, then copied.
+std::set<size_t> pieced_together(const Graph& graph) {
+  std::vector<int> uses(graph.nodes.size(), 0);
+  for (const Node& node : graph.nodes)
+    for (ValueId operand : node.operands) ++uses[operand];
+  for (const graph::Result& result : graph.results) ++uses[result.value];
+  std::set<size_t> found;
+  for (size_t r = 0; r < graph.results.size(); ++r) {
+    const graph::Result& result = graph.results[r];
+    if (result.alias >= 0 || !has_gaps(graph.type(result.value), result.layout)) continue;
+    ValueId id = result.value;
+    bool shared = uses[id] > 1;
+    while (graph.nodes[id].op == Op::reshape || graph.nodes[id].op == Op::transpose) {
+      id = graph.nodes[id].operands[0];
+      shared |= uses[id] > 1;
+    }
+    const Op op = graph.nodes[id].op;
+    if (shared || op == Op::concatenate || op == Op::pad || op == Op::scatter) found.insert(r);
+  }
+  return found;
+}
+
+}  // namespace
+
 std::vector<Task> plan(const graph::Graph& graph, isa::Program& program) {
-  std::set<size_t> staged;
+  std::set<size_t> staged = pieced_together(graph);
   for (;;) {
     isa::Program attempt = program;
     std::vector<Task> tasks = Planner(graph, attempt, staged).run();

@@ -7,7 +7,7 @@
 // rotation wrap: at least two, congruent to the trip count modulo the pools' depths); each wait must be
 // satisfied by earlier posts, semaphores must end at their initial values, every read of on-chip memory must
 // follow a write, and two accesses to the same bytes, one of them a write, must be ordered by engine order,
-// queue order, semaphores or barriers. Outputs must be written completely unless aliased (checked by extent).
+// queue order, semaphores or barriers. Outputs must be written unless aliased.
 #pragma once
 
 #include <string>
