@@ -29,8 +29,11 @@ def number(value: float | None) -> str:
 
 def save(path: pathlib.Path, rows: dict[str, Row]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = [{"name": r.name, "value": r.value, "unit": r.unit, "reach": r.reach, "ok": r.ok} | ({"note": r.note} if r.note else {})
-            for r in rows.values()]  # fmt: skip
+    data = [
+        {"name": r.name, "value": r.value, "unit": r.unit, "reach": r.reach, "ok": r.ok}
+        | ({"note": r.note} if r.note else {})
+        for r in rows.values()
+    ]
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(data, indent=1) + "\n")
     os.replace(temporary, path)
@@ -64,7 +67,10 @@ def main() -> int:
                 save(args.out, rows)
                 mark = {True: "yes", False: "NO", None: ""}[row.ok]
                 missed += row.ok is False
-                print(f"{row.name:<44} {number(row.value):>12} {row.unit:<10} {row.reach:<16} {mark:<4}{row.note}", flush=True)
+                print(
+                    f"{row.name:<44} {number(row.value):>12} {row.unit:<10} {row.reach:<16} {mark:<4}{row.note}",
+                    flush=True,
+                )
         except KeyboardInterrupt:
             print("interrupted; the rows so far are kept", file=sys.stderr)
             return 130

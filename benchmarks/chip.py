@@ -49,8 +49,14 @@ def published_kernels():
         }
         for what, us in model.items():
             ratio = us / case["us"][what]
-            yield Row(f"chip.kernel.{slug}.{what}", ratio, "ratio", "0.9..1.1", abs(ratio - 1) <= 0.1,
-                      f"model {us:,.0f} µs, measured {case['us'][what]:,} µs, launch cost {chip.launch_us:g} µs not included")  # fmt: skip
+            yield Row(
+                f"chip.kernel.{slug}.{what}",
+                ratio,
+                "ratio",
+                "0.9..1.1",
+                abs(ratio - 1) <= 0.1,
+                f"model {us:,.0f} µs, measured {case['us'][what]:,} µs, launch cost {chip.launch_us:g} µs not included",
+            )
 
 
 @bench("chip.op.*")
@@ -74,5 +80,11 @@ def published_operators():
         stream_us = max(device_us, chip.dispatch_eager_us)  # one of many calls, dispatched while others run
         ratio = us / case["us"]
         gemm = case["op"] == "gemm"
-        yield Row(f"chip.op.{case['op']}_{case['dtype']}", ratio, "ratio", "0.85..1.15" if gemm else "", abs(ratio - 1) <= 0.15 if gemm else None,
-                  f"model {us:,.1f} µs (program {program_us:,.1f}; in a stream of calls {stream_us:,.1f}), measured {case['us']:g} µs")  # fmt: skip
+        yield Row(
+            f"chip.op.{case['op']}_{case['dtype']}",
+            ratio,
+            "ratio",
+            "0.85..1.15" if gemm else "",
+            abs(ratio - 1) <= 0.15 if gemm else None,
+            f"model {us:,.1f} µs (program {program_us:,.1f}; in a stream of calls {stream_us:,.1f}), measured {case['us']:g} µs",
+        )

@@ -21,8 +21,22 @@ def _opentrn(*options: str, script: tuple[str, ...] = ()) -> dict[str, Any]:
     """The report of `opentrn run`."""
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
-        command = [sys.executable, "-c", "import sys; from opentrn.cli import main; sys.exit(main())", "run", "--quiet", "--out",
-                   folder, "--profile", "off", "--json", str(report), *options, str(SCRIPT), *script]  # fmt: skip
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; from opentrn.cli import main; sys.exit(main())",
+            "run",
+            "--quiet",
+            "--out",
+            folder,
+            "--profile",
+            "off",
+            "--json",
+            str(report),
+            *options,
+            str(SCRIPT),
+            *script,
+        ]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         return json.loads(report.read_text())
 
@@ -36,10 +50,18 @@ def _report(mode: str) -> dict[str, Any]:
 def demo():
     report = _report("simulate")
     diff = report["compare"]["max_rel_diff"]
-    yield Row("demo.loss_rel_diff", diff, "relative", "<= 1e-5", diff <= 1e-5, f"{len(report['compare']['rows'])} steps")
+    yield Row(
+        "demo.loss_rel_diff", diff, "relative", "<= 1e-5", diff <= 1e-5, f"{len(report['compare']['rows'])} steps"
+    )
     ratio = report["compare"]["slowdown"]
-    yield Row("eager.vs_cpu.demo_step", ratio, "ratio", "<= 6", ratio <= 6,
-              f"neuron {report['host_s_per_step']:.3f} s, cpu {report['compare']['host_s_per_step']:.3f} s")  # fmt: skip
+    yield Row(
+        "eager.vs_cpu.demo_step",
+        ratio,
+        "ratio",
+        "<= 6",
+        ratio <= 6,
+        f"neuron {report['host_s_per_step']:.3f} s, cpu {report['compare']['host_s_per_step']:.3f} s",
+    )
 
 
 @bench("predict.*")
@@ -77,11 +99,19 @@ def gradients():
     mine = _gradients("neuron", "fp32")
     worst = max(float((a - b).norm() / b.norm()) for a, b in zip(mine, reference, strict=True))
     yield Row("demo.grad_rel_diff", worst, "relative", "<= 1e-5", worst <= 1e-5, "worst parameter at step 1, fp32")
-    errors = {d: norm([a - b for a, b in zip(_gradients(d, "bf16"), reference, strict=True)]) / norm(reference)
-              for d in ("neuron", "cpu")}  # fmt: skip
+    errors = {
+        d: norm([a - b for a, b in zip(_gradients(d, "bf16"), reference, strict=True)]) / norm(reference)
+        for d in ("neuron", "cpu")
+    }
     ratio = errors["neuron"] / errors["cpu"]
-    yield Row("demo.bf16_ratio", ratio, "ratio", "<= 1.2", ratio <= 1.2,
-              f"gradient error of bf16 autocast: neuron {errors['neuron']:.3g}, cpu {errors['cpu']:.3g}")  # fmt: skip
+    yield Row(
+        "demo.bf16_ratio",
+        ratio,
+        "ratio",
+        "<= 1.2",
+        ratio <= 1.2,
+        f"gradient error of bf16 autocast: neuron {errors['neuron']:.3g}, cpu {errors['cpu']:.3g}",
+    )
 
 
 @bench("setup.minutes")

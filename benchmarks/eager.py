@@ -80,5 +80,11 @@ def versus_cpu():
 
                 seconds[device] = median_s(run)
             ratio = seconds["neuron"] / seconds["cpu"]
-            yield Row(f"eager.vs_cpu.{case}_{name}", ratio, "ratio", "", None,
-                      f"neuron {seconds['neuron'] * 1e3:.2f} ms, cpu {seconds['cpu'] * 1e3:.2f} ms")  # fmt: skip
+            yield Row(
+                f"eager.vs_cpu.{case}_{name}",
+                ratio,
+                "ratio",
+                "",
+                None,
+                f"neuron {seconds['neuron'] * 1e3:.2f} ms, cpu {seconds['cpu'] * 1e3:.2f} ms",
+            )

@@ -29,9 +29,23 @@ def matmul_peak():
     launch = core.chip("trn2").launch_us
     for size, reach in ((4096, 0.95), (2048, 0.9), (2560, 0.9), (3072, 0.9), (5120, 0.9), (8192, 0.9), (1024, 0.7)):
         share, us, _ = peak_share(size, size, size)
-        yield Row(f"matmul.peak_share.{size}", share, "of 78.6 TF", f">= {reach:.2f}", share >= reach, f"{us:,.0f} µs + launch {launch:g}")
+        yield Row(
+            f"matmul.peak_share.{size}",
+            share,
+            "of 78.6 TF",
+            f">= {reach:.2f}",
+            share >= reach,
+            f"{us:,.0f} µs + launch {launch:g}",
+        )
     share, us, _ = peak_share(4096, 12288, 5120)
-    yield Row("matmul.peak_share.4096x12288x5120", share, "of 78.6 TF", ">= 0.90", share >= 0.9, f"{us:,.0f} µs + launch {launch:g}")
+    yield Row(
+        "matmul.peak_share.4096x12288x5120",
+        share,
+        "of 78.6 TF",
+        ">= 0.90",
+        share >= 0.9,
+        f"{us:,.0f} µs + launch {launch:g}",
+    )
     rng = random.Random(2026)
     shapes = [(2049, 2049, 2049), (3000, 2500, 4097)]
     shapes += [tuple(rng.randint(700, 4500) for _ in range(3)) for _ in range(20)]
@@ -39,9 +53,23 @@ def matmul_peak():
         try:
             _, us, share = peak_share(m, k, n)
         except core.UserError as error:
-            yield Row(f"matmul.peak_share.{m}x{k}x{n}", None, "of padded", ">= 0.90", False, str(error).splitlines()[-1].strip())
+            yield Row(
+                f"matmul.peak_share.{m}x{k}x{n}",
+                None,
+                "of padded",
+                ">= 0.90",
+                False,
+                str(error).splitlines()[-1].strip(),
+            )
             continue
-        yield Row(f"matmul.peak_share.{m}x{k}x{n}", share, "of padded", ">= 0.90", share >= 0.9, f"{us:,.0f} µs + launch {launch:g}")
+        yield Row(
+            f"matmul.peak_share.{m}x{k}x{n}",
+            share,
+            "of padded",
+            ">= 0.90",
+            share >= 0.9,
+            f"{us:,.0f} µs + launch {launch:g}",
+        )
 
 
 @bench("compile.ms.*")
@@ -49,10 +77,22 @@ def compile_time():
     """Graph to verified program; the same graph is never compiled twice."""
     chip = core.chip("trn2")
     cases = {
-        "elementwise": ([pointwise_add(m, 512 + 64 * i, d) for i, (m, d) in enumerate([(4096, "f32"), (1024, "bf16"), (100, "f32"), (7, "f32"), (3000, "f16")])], 1),
-        "reductions": ([softmax(1024, 512 + 64 * i) for i in range(4)] + [reduce_sum(4096, 700 + i) for i in range(3)], 5),
-        "matmul": ([matmul(512 + 64 * i, 1024, 768, d) for i, d in enumerate(["bf16", "f32", "f16", "bf16", "f32"])], 5),
-    }  # fmt: skip
+        "elementwise": (
+            [
+                pointwise_add(m, 512 + 64 * i, d)
+                for i, (m, d) in enumerate([(4096, "f32"), (1024, "bf16"), (100, "f32"), (7, "f32"), (3000, "f16")])
+            ],
+            1,
+        ),
+        "reductions": (
+            [softmax(1024, 512 + 64 * i) for i in range(4)] + [reduce_sum(4096, 700 + i) for i in range(3)],
+            5,
+        ),
+        "matmul": (
+            [matmul(512 + 64 * i, 1024, 768, d) for i, d in enumerate(["bf16", "f32", "f16", "bf16", "f32"])],
+            5,
+        ),
+    }
     for name, (graphs, reach) in cases.items():
         times = []
         for graph in graphs:
@@ -60,7 +100,14 @@ def compile_time():
             graph.compile(chip, lnc=2)
             times.append((time.perf_counter() - started) * 1e3)
         median = statistics.median(times)
-        yield Row(f"compile.ms.{name}", median, "ms", f"<= {reach}", median <= reach, f"worst {max(times):.2f} ms, {len(times)} graphs, LNC=2")
+        yield Row(
+            f"compile.ms.{name}",
+            median,
+            "ms",
+            f"<= {reach}",
+            median <= reach,
+            f"worst {max(times):.2f} ms, {len(times)} graphs, LNC=2",
+        )
 
 
 @bench("timing.minstr_per_s", "timing.skipped_share")
@@ -76,8 +123,14 @@ def timing_speed():
     rate = statistics.median(rates)
     yield Row("timing.minstr_per_s", rate, "M/s", ">= 10", rate >= 10, f"{int(timeline['dropped']):,} events")
     t = program.time(chip)
-    yield Row("timing.skipped_share", t["skipped_events"] / max(t["events"] + t["skipped_events"], 1), "share", "", None,
-              f"{t['events']:,} one by one, {t['skipped_events']:,} skipped ahead")  # fmt: skip
+    yield Row(
+        "timing.skipped_share",
+        t["skipped_events"] / max(t["events"] + t["skipped_events"], 1),
+        "share",
+        "",
+        None,
+        f"{t['events']:,} one by one, {t['skipped_events']:,} skipped ahead",
+    )
 
 
 def _run(program, chip, seed: int) -> list[bytes] | None:
@@ -118,8 +171,14 @@ def _run(program, chip, seed: int) -> list[bytes] | None:
 def mutation_caught():
     """Each small damage to a compiled program is found by the verifier or changes the outputs."""
     chip = core.chip("trn2")
-    graphs = [pointwise_add(200, 300), softmax(130, 257), reduce_sum(300, 200), matmul(200, 300, 520), matmul(64, 128, 64, "f32"),
-              softmax(64, 512, "bf16")]  # fmt: skip
+    graphs = [
+        pointwise_add(200, 300),
+        softmax(130, 257),
+        reduce_sum(300, 200),
+        matmul(200, 300, 520),
+        matmul(64, 128, 64, "f32"),
+        softmax(64, 512, "bf16"),
+    ]
     caught = total = 0
     survivors = []
     for graph in graphs:
@@ -136,4 +195,6 @@ def mutation_caught():
     share = caught / total
     for survivor in survivors[:20]:
         print(f"    survived: {survivor}")
-    yield Row("program.mutation_caught", share, "share", ">= 0.99", share >= 0.99, f"{total - caught} of {total} survived")
+    yield Row(
+        "program.mutation_caught", share, "share", ">= 0.99", share >= 0.99, f"{total - caught} of {total} survived"
+    )

@@ -12,8 +12,9 @@ import os
 import time
 from pydoc_data.topics import topics
 
-import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
+
+import torch
 
 
 def arguments() -> argparse.Namespace:
@@ -56,7 +57,10 @@ def main() -> None:
     model = small_qwen3().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, weight_decay=0.01)
     parameters = sum(p.numel() for p in model.parameters())
-    print(f"Qwen3, {parameters / 1e6:.1f} M parameters, {args.dtype}, {len(data) / 1e3:.0f} kB of text, {device}", flush=True)
+    print(
+        f"Qwen3, {parameters / 1e6:.1f} M parameters, {args.dtype}, {len(data) / 1e3:.0f} kB of text, {device}",
+        flush=True,
+    )
 
     batches = torch.Generator().manual_seed(args.seed)
     started, tokens = time.perf_counter(), 0

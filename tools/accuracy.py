@@ -96,8 +96,10 @@ def kernels() -> str:
 
 def operators() -> str:
     lines = []
-    shapes = {f"{c['op']}_{c.get('dtype')}": "×".join(map(str, c.get("shape", [])))
-              for c in json.loads((rows.HERE / "measured" / "operators-trn2.json").read_text())["cases"]}  # fmt: skip
+    shapes = {
+        f"{c['op']}_{c.get('dtype')}": "×".join(map(str, c.get("shape", [])))
+        for c in json.loads((rows.HERE / "measured" / "operators-trn2.json").read_text())["cases"]
+    }
     for row in rows.published_operators():
         name = row.name.removeprefix("chip.op.")
         model, program, stream, measured = re.search(
@@ -126,8 +128,14 @@ def instructions() -> str:
 def dma() -> str:
     lines = []
     for case in core.dma_conformance(core.chip("trn2")):
-        lines.append([case["name"].split(".")[-1], f"{case['law_ns']:,.0f}", f"{case['model_ns']:,.0f}",
-                      error(case["model_ns"] / case["law_ns"])])  # fmt: skip
+        lines.append(
+            [
+                case["name"].split(".")[-1],
+                f"{case['law_ns']:,.0f}",
+                f"{case['model_ns']:,.0f}",
+                error(case["model_ns"] / case["law_ns"]),
+            ]
+        )
     return table(["bytes", "documented ns", "model ns", "error"], lines)
 
 
@@ -137,9 +145,15 @@ def main() -> int:
     args = parser.parse_args()
     chip = core.chip("trn2")
     text = PAGE.format(
-        dispatch=chip.dispatch_eager_us, low=chip.dispatch_eager_min_us, high=chip.dispatch_eager_max_us, launch=chip.launch_us,
-        kernels=kernels(), operators=operators(), instructions=instructions(), dma=dma(),
-    )  # fmt: skip
+        dispatch=chip.dispatch_eager_us,
+        low=chip.dispatch_eager_min_us,
+        high=chip.dispatch_eager_max_us,
+        launch=chip.launch_us,
+        kernels=kernels(),
+        operators=operators(),
+        instructions=instructions(),
+        dma=dma(),
+    )
     page = ROOT / "docs" / "accuracy.md"
     if args.check:
         if not page.exists() or page.read_text() != text:

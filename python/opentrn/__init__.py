@@ -9,13 +9,21 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-# Names that come from the extension module, loaded at first use: `import opentrn` itself costs nothing.
-_CORE = ("chip", "chip_names", "Chip", "Program", "Graph", "UserError", "InternalError", "Unsupported", "OutOfMemory")
-
-__all__ = ["__version__", *_CORE]
+__all__ = [
+    "Chip",
+    "Graph",
+    "InternalError",
+    "OutOfMemory",
+    "Program",
+    "Unsupported",
+    "UserError",
+    "__version__",
+    "chip",
+    "chip_names",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _CORE:
+    if name in __all__:  # from the extension module, loaded at first use: `import opentrn` itself costs nothing
         return getattr(importlib.import_module("opentrn._core"), name)
     raise AttributeError(f"module 'opentrn' has no attribute {name!r}")

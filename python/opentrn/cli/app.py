@@ -29,7 +29,9 @@ def _version(show: bool) -> None:
 
 
 @app.callback()
-def common(version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version.")) -> None:
+def common(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
     pass
 
 
@@ -41,16 +43,22 @@ def run(
     script: str = typer.Argument(None, help="Python script; its arguments follow it.", show_default=False),
     args: list[str] = typer.Argument(None, help="The script's own arguments.", show_default=False),
     module: str = typer.Option(None, "-m", "--module", help="Run a module, as `python -m` does.", metavar="MODULE"),
-    compare: str = typer.Option(None, help="Run again with `neuron` mapped to `cpu` and compare the losses.", metavar="cpu"),
+    compare: str = typer.Option(
+        None, help="Run again with `neuron` mapped to `cpu` and compare the losses.", metavar="cpu"
+    ),
     chip: str = typer.Option(None, help=CHIP_HELP),
     lnc: int = typer.Option(None, help=LNC_HELP),
     mode: str = typer.Option(None, help="simulate: values and time; predict: time only, without memory for values."),
-    clock: str = typer.Option("host", help="host, or modelled: the script's own time functions read the modelled clock."),
+    clock: str = typer.Option(
+        "host", help="host, or modelled: the script's own time functions read the modelled clock."
+    ),
     profile: str = typer.Option("last", help="last: the last 3 steps; all; off."),
     json: pathlib.Path = typer.Option(None, "--json", help="Write the report as JSON.", metavar="FILE"),
     out: pathlib.Path = typer.Option(None, help="Output folder; default: opentrn-out/NAME-N.", metavar="FOLDER"),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="No report on the terminal."),
-    nproc_per_node: str = typer.Option(None, "--nproc-per-node", "--nproc_per_node", help="As torchrun; 1 in this version."),
+    nproc_per_node: str = typer.Option(
+        None, "--nproc-per-node", "--nproc_per_node", help="As torchrun; 1 in this version."
+    ),
     nnodes: str = typer.Option(None, "--nnodes", help="As torchrun; 1 in this version."),
     node_rank: int = typer.Option(None, "--node-rank", "--node_rank", hidden=True),
     master_addr: str = typer.Option(None, "--master-addr", "--master_addr", hidden=True),
@@ -72,15 +80,18 @@ def run(
     if module is not None and script is not None:
         arguments = [script, *arguments]
     return command.run(
-        command.Options(module or script, module is not None, arguments, compare, chip, lnc, mode, clock, profile, json,
-                        out, quiet),
+        command.Options(
+            module or script, module is not None, arguments, compare, chip, lnc, mode, clock, profile, json, out, quiet
+        ),
         torchrun,
-    )  # fmt: skip
+    )
 
 
 @app.command(epilog="[bold]Example[/]: opentrn chips trn2")
 def chips(
-    name: str = typer.Argument(None, help="Show every number of this chip with its source and grade.", show_default=False),
+    name: str = typer.Argument(
+        None, help="Show every number of this chip with its source and grade.", show_default=False
+    ),
 ) -> None:
     """List the chips, or all numbers of one with unit, grade and source."""
     from . import chips as command
@@ -90,7 +101,9 @@ def chips(
 
 @app.command(epilog="[bold]Example[/]: opentrn show opentrn-out/train_qwen3-1/profile --program 3")
 def show(
-    path: pathlib.Path = typer.Argument(help="A program file (text or binary) or a profile folder.", show_default=False),
+    path: pathlib.Path = typer.Argument(
+        help="A program file (text or binary) or a profile folder.", show_default=False
+    ),
     program: int = typer.Option(None, help="In a profile: print this program's instructions."),
     step: int = typer.Option(None, help="In a profile: only the launches of this step."),
     top: int = typer.Option(12, help="In a profile: programs listed."),
@@ -109,12 +122,19 @@ def show(
 def execute(
     file: pathlib.Path = typer.Argument(help="A program in text form.", show_default=False),
     input: list[str] = typer.Option(
-        [], "--input", "-i", metavar="NAME=SPEC",
+        [],
+        "--input",
+        "-i",
+        metavar="NAME=SPEC",
         help="Value of an input: rand|randn|zeros|ones|arange, :shape, :dtype; or a .npy file. Seeded: the same every time.",
-    ),  # fmt: skip
+    ),
     scalar: list[str] = typer.Option([], "--scalar", "-s", metavar="NAME=VALUE", help="Value of a launch-time scalar."),
     output: list[str] = typer.Option(
-        [], "--output", "-o", metavar="NAME=SHAPE:DTYPE|FILE.npy", help="Shape and dtype to print an output with, or a file."
+        [],
+        "--output",
+        "-o",
+        metavar="NAME=SHAPE:DTYPE|FILE.npy",
+        help="Shape and dtype to print an output with, or a file.",
     ),
     chip: str = typer.Option(None, help="Chip to run on; default: the program's."),
     lnc: int = typer.Option(None, help="Must equal the number of cores of the program."),

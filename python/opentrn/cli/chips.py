@@ -19,12 +19,18 @@ def chips(name: str | None) -> None:
             grades = ", ".join(f"{count} {grade}" for grade, count in chip.grade_counts().items())
             lnc = "/".join(f"[bold]{n}[/]" if n == chip.lnc_default else str(n) for n in chip.lnc_allowed)
             table.add_row(
-                chip.name, chip.title, str(chip.cores_per_chip), lnc,
+                chip.name,
+                chip.title,
+                str(chip.cores_per_chip),
+                lnc,
                 f"{chip.hbm_bytes_per_core / 2**30:g} GiB, {chip.hbm_gb_s_per_core:g} GB/s",
-                f"{chip.peak_tflops.get('bf16', 0):g} TFLOPS", grades,
-            )  # fmt: skip
+                f"{chip.peak_tflops.get('bf16', 0):g} TFLOPS",
+                grades,
+            )
         out.print(table)
-        out.print("\n[dim]LNC in bold is the default. `opentrn chips NAME` lists every number with unit, grade and source.[/]")
+        out.print(
+            "\n[dim]LNC in bold is the default. `opentrn chips NAME` lists every number with unit, grade and source.[/]"
+        )
         return
     chip = find_chip(name)
     table = Table(box=None, padding=(0, 2), pad_edge=False)

@@ -11,7 +11,9 @@ def core() -> Any:
     try:
         import opentrn._core as module
     except ImportError as error:
-        raise UserFault(f"the core cannot be loaded ({error}): build it with `make build`, or reinstall the wheel") from None
+        raise UserFault(
+            f"the core cannot be loaded ({error}): build it with `make build`, or reinstall the wheel"
+        ) from None
     return module
 
 
@@ -58,19 +60,35 @@ def engine_table(time: dict[str, Any]):
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2), pad_edge=False)
-    for name, justify in (("", "left"), ("busy", "right"), ("", "right"), ("waiting", "right"), ("instructions", "right")):
+    for name, justify in (
+        ("", "left"),
+        ("busy", "right"),
+        ("", "right"),
+        ("waiting", "right"),
+        ("instructions", "right"),
+    ):
         table.add_column(name, justify=justify)
     total = time["total_ps"] or 1
     for number, core in enumerate(time["cores"]):
         prefix = f"core {number} " if len(time["cores"]) > 1 else ""
         for engine, use in core["engines"].items():
             if use["instructions"]:
-                table.add_row(f"{prefix}{engine}", time_text(use["busy_ps"]), f"{use['busy_ps'] / total:.0%}",
-                              time_text(use["wait_ps"]), f"{use['instructions']:,}")  # fmt: skip
+                table.add_row(
+                    f"{prefix}{engine}",
+                    time_text(use["busy_ps"]),
+                    f"{use['busy_ps'] / total:.0%}",
+                    time_text(use["wait_ps"]),
+                    f"{use['instructions']:,}",
+                )
         if core["dma_transfers"]:
             moved = core["hbm_read_bytes"] + core["hbm_write_bytes"]
-            table.add_row(f"{prefix}DMA", time_text(core["dma_active_ps"]), f"{core['dma_active_ps'] / total:.0%}", "",
-                          f"{core['dma_transfers']:,} transfers, {moved:,} bytes of HBM")  # fmt: skip
+            table.add_row(
+                f"{prefix}DMA",
+                time_text(core["dma_active_ps"]),
+                f"{core['dma_active_ps'] / total:.0%}",
+                "",
+                f"{core['dma_transfers']:,} transfers, {moved:,} bytes of HBM",
+            )
     return table
 
 

@@ -70,7 +70,11 @@ def doctor() -> int:
     try:
         torch = importlib.metadata.version("torch")
         same = (built.get("torch") or "").split("+")[0] == torch.split("+")[0]
-        line("torch", f"{torch}, bridge built for {built.get('torch') or 'none'}" + ("" if same else ": build opentrn again"), same)
+        line(
+            "torch",
+            f"{torch}, bridge built for {built.get('torch') or 'none'}" + ("" if same else ": build opentrn again"),
+            same,
+        )
     except importlib.metadata.PackageNotFoundError:
         line("torch", "not installed: programs can be run, scripts cannot", False)
     for name in ("numpy", "transformers"):
@@ -85,8 +89,12 @@ def doctor() -> int:
 
     try:
         settings = module.settings()
-        line("settings", f"chip {settings['chip']}, LNC={settings['lnc']}, {settings['mode']}, {settings['devices']} device(s), "
-             f"{settings['threads'] or 'automatic'} thread(s)", True)  # fmt: skip
+        line(
+            "settings",
+            f"chip {settings['chip']}, LNC={settings['lnc']}, {settings['mode']}, {settings['devices']} device(s), "
+            f"{settings['threads'] or 'automatic'} thread(s)",
+            True,
+        )
         _cache(line, settings)
     except ValueError as error:
         line("settings", str(error), False)
@@ -108,7 +116,11 @@ def _cache(line, settings) -> None:
     while not existing.exists():
         existing = existing.parent
     if not os.access(existing, os.W_OK):
-        line("program cache", f"{folder} cannot be written: programs are kept in memory only; set OPENTRN_CACHE_DIR", False)
+        line(
+            "program cache",
+            f"{folder} cannot be written: programs are kept in memory only; set OPENTRN_CACHE_DIR",
+            False,
+        )
         return
     files = [f for f in folder.rglob("*") if f.is_file()] if folder.exists() else []
     size = sum(f.stat().st_size for f in files)
@@ -127,7 +139,11 @@ def _self_check(line, module) -> None:
         program.run(chip, [x, y])
         good = np.array_equal(y, 2 * x + 1)
         ns = program.time(chip)["total_ps"] / 1000
-        line("core self-check", f"a program verified, ran and was timed ({ns:,.0f} ns on trn2)" if good else "wrong values", good)
+        line(
+            "core self-check",
+            f"a program verified, ran and was timed ({ns:,.0f} ns on trn2)" if good else "wrong values",
+            good,
+        )
     except Exception as error:
         line("core self-check", f"{type(error).__name__}: {error}", False)
 
@@ -136,13 +152,19 @@ def _device_check(line) -> None:
     """In a process of its own: a broken bridge must not take the doctor with it."""
     started = time.perf_counter()
     try:
-        result = subprocess.run([sys.executable, "-c", DEVICE_CHECK], capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(
+            [sys.executable, "-c", DEVICE_CHECK], capture_output=True, text=True, timeout=120, check=False
+        )
     except subprocess.TimeoutExpired:
         line("device self-check", "no answer for 120 s", False)
         return
     took = time.perf_counter() - started
     if result.returncode == 0:
-        line("device self-check", f"a matmul on the device {result.stdout.strip()} equals the CPU's ({took:.1f} s with import torch)", True)
+        line(
+            "device self-check",
+            f"a matmul on the device {result.stdout.strip()} equals the CPU's ({took:.1f} s with import torch)",
+            True,
+        )
         return
     last = (result.stderr.strip().splitlines() or [f"ended with status {result.returncode}"])[-1]
     line("device self-check", last, False)

@@ -14,13 +14,22 @@ from .errors import UserFault
 
 
 def execute(
-    file: pathlib.Path, inputs: list[str], scalars: list[str], outputs: list[str], chip_name: str | None, lnc: int | None,
-    print_values: bool, timeline: bool, run: bool,
-) -> int:  # fmt: skip
+    file: pathlib.Path,
+    inputs: list[str],
+    scalars: list[str],
+    outputs: list[str],
+    chip_name: str | None,
+    lnc: int | None,
+    print_values: bool,
+    timeline: bool,
+    run: bool,
+) -> int:
     program = load_program(file)
     chip = find_chip(chip_name, program.chip)
     if lnc is not None and lnc != program.cores:
-        raise UserFault(f"--lnc {lnc}: {program.name} is written for {program.cores} core(s), so its LNC is {program.cores}")
+        raise UserFault(
+            f"--lnc {lnc}: {program.name} is written for {program.cores} core(s), so its LNC is {program.cores}"
+        )
     buffers = program.buffers
     given = dict(values.split(i, "--input") for i in inputs)
     wanted = dict(values.split(o, "--output") for o in outputs)
@@ -37,7 +46,9 @@ def execute(
             out.print(f"{where}{message}", markup=False)
         raise UserFault(f"{file}: {len(findings)} finding(s) of the verifier on {chip.name}; the program was not run")
     count = sum(program.size(c) for c in range(program.cores))
-    out.print(f"[bold]{program.name}[/]  {count:,} instructions on {program.cores} core(s): verified, no race, no deadlock")
+    out.print(
+        f"[bold]{program.name}[/]  {count:,} instructions on {program.cores} core(s): verified, no race, no deadlock"
+    )
 
     time = program.time(chip)
     out.print(
@@ -47,7 +58,9 @@ def execute(
     flops = sum(c["matmul_flops"] for c in time["cores"])
     if flops and time["total_ps"]:
         peak = chip.peak_tflops["bf16"] * program.cores
-        out.print(f"tensor engine {flops / time['total_ps']:.4g} TFLOPS, {flops / time['total_ps'] / peak:.1%} of {peak:g} (bf16)")
+        out.print(
+            f"tensor engine {flops / time['total_ps']:.4g} TFLOPS, {flops / time['total_ps'] / peak:.1%} of {peak:g} (bf16)"
+        )
     out.print(engine_table(time))
     if timeline:
         print_timeline(out, program, chip)
@@ -64,7 +77,9 @@ def _known(given: dict[str, str], names: list[str], option: str, program: str) -
             raise UserFault(f"{option} {name}: {program} has no such name; it has {', '.join(names) or 'none'}")
 
 
-def _arrays(program, buffers: list[dict[str, Any]], given: dict[str, str]) -> tuple[list[np.ndarray], list[tuple[Any, np.ndarray]]]:
+def _arrays(
+    program, buffers: list[dict[str, Any]], given: dict[str, str]
+) -> tuple[list[np.ndarray], list[tuple[Any, np.ndarray]]]:
     """The arrays to run on, and (buffer, array) of each output."""
     arrays, by_index, shown = [], {}, []
     for index, buffer in enumerate(buffers):
@@ -74,7 +89,9 @@ def _arrays(program, buffers: list[dict[str, Any]], given: dict[str, str]) -> tu
             array = by_index[buffer["alias"]]
         elif buffer["kind"] == "input":
             if buffer["name"] not in given:
-                raise UserFault(f"input {buffer['name']} of {program.name} has no value: add --input {buffer['name']}=rand")
+                raise UserFault(
+                    f"input {buffer['name']} of {program.name} has no value: add --input {buffer['name']}=rand"
+                )
             array = values.make(buffer["name"], given[buffer["name"]], buffer).reshape(-1).view(np.uint8)
             arrays.append(array)
         else:
@@ -117,7 +134,9 @@ def _outputs(out, shown: list[tuple[Any, np.ndarray]], wanted: dict[str, str], p
             try:
                 numbers = numbers.reshape(shape)
             except ValueError:
-                raise UserFault(f"--output {buffer['name']}={spec}: the output has {numbers.size:,} elements of {dtype}") from None
+                raise UserFault(
+                    f"--output {buffer['name']}={spec}: the output has {numbers.size:,} elements of {dtype}"
+                ) from None
         if spec.endswith(".npy"):
             try:
                 np.save(spec, numbers)
@@ -125,7 +144,15 @@ def _outputs(out, shown: list[tuple[Any, np.ndarray]], wanted: dict[str, str], p
                 raise UserFault(f"--output {buffer['name']}: {spec} cannot be written: {error.strerror}") from None
         real = numbers.astype(np.float64).reshape(-1)
         low, high, mean = (real.min(), real.max(), real.mean()) if real.size else (0, 0, 0)
-        table.add_row(buffer["name"], dtype, f"{real.size:,}", f"{low:.6g}", f"{high:.6g}", f"{mean:.6g}", f"{zlib.crc32(data):08x}")
+        table.add_row(
+            buffer["name"],
+            dtype,
+            f"{real.size:,}",
+            f"{low:.6g}",
+            f"{high:.6g}",
+            f"{mean:.6g}",
+            f"{zlib.crc32(data):08x}",
+        )
         printed.append((buffer["name"], numbers))
     out.print(table)
     if print_values:

@@ -58,17 +58,23 @@ class Torchrun:
             if not count.isdigit() or int(count) < 1:
                 raise UserFault(f"{name} {value} is not a number of processes: use {name} 1")
             if int(count) > 1:
-                raise UserFault(f"{name} {value}: this version runs one rank; use {name} 1 (several ranks are not supported yet)")
+                raise UserFault(
+                    f"{name} {value}: this version runs one rank; use {name} 1 (several ranks are not supported yet)"
+                )
         if self.node_rank:
             raise UserFault(f"--node-rank {self.node_rank}: this version runs one rank on one node, whose number is 0")
         if not any(value not in (None, False) for value in dataclasses.astuple(self)):
             return {}
         host, _, port = (self.rdzv_endpoint or "").partition(":")
         return {
-            "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0",
+            "RANK": "0",
+            "WORLD_SIZE": "1",
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "GROUP_RANK": "0",
             "MASTER_ADDR": self.master_addr or host or "127.0.0.1",
             "MASTER_PORT": str(self.master_port or (int(port) if port.isdigit() else _free_port())),
-        }  # fmt: skip
+        }
 
 
 def _free_port() -> int:
@@ -110,7 +116,9 @@ def check_torch() -> None:
     try:
         installed = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
-        raise UserFault("torch is not installed in this environment: install torch, then build opentrn against it") from None
+        raise UserFault(
+            "torch is not installed in this environment: install torch, then build opentrn against it"
+        ) from None
     built = build_info().get("torch")
     if built and built.split("+")[0] != installed.split("+")[0]:
         raise UserFault(
@@ -139,8 +147,10 @@ def _output_folder(options: Options, say) -> pathlib.Path:
     try:
         base = pathlib.Path("opentrn-out")
         base.mkdir(exist_ok=True)
-        number = 1 + max((int(p.name.rsplit("-", 1)[1]) for p in base.glob(f"{name}-*") if p.name.rsplit("-", 1)[1].isdigit()),
-                         default=0)  # fmt: skip
+        number = 1 + max(
+            (int(p.name.rsplit("-", 1)[1]) for p in base.glob(f"{name}-*") if p.name.rsplit("-", 1)[1].isdigit()),
+            default=0,
+        )
         while True:
             try:
                 (base / f"{name}-{number}").mkdir()
@@ -185,8 +195,10 @@ class _Child:
         try:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "opentrn.report.child", json.dumps({**config, "fd": write})],
-                pass_fds=[write], env=environment, stdout=stdout,
-            )  # fmt: skip
+                pass_fds=[write],
+                env=environment,
+                stdout=stdout,
+            )
         finally:
             os.close(write)
         self._reader = threading.Thread(target=self._listen, args=(read,), daemon=True)
@@ -258,10 +270,16 @@ def run(options: Options, torchrun: Torchrun) -> int:
 
     terminal = sys.stderr.isatty() and not options.quiet
     config = {
-        "target": options.target, "module": options.module, "argv": options.args, "device": "neuron",
-        "clock": options.clock, "profile": options.profile, "out": str(out), "progress": terminal,
+        "target": options.target,
+        "module": options.module,
+        "argv": options.args,
+        "device": "neuron",
+        "clock": options.clock,
+        "profile": options.profile,
+        "out": str(out),
+        "progress": terminal,
         "seed": 0 if options.compare else None,
-    }  # fmt: skip
+    }
     main = _Child(config, environment).run
     report: dict[str, Any]
     settings = (main.end or {}).get("settings") or {}
@@ -269,13 +287,22 @@ def run(options: Options, torchrun: Torchrun) -> int:
     if settings.get("chip"):
         chip = find_chip(settings["chip"])
     facts = _chip_facts(chip, lnc)
-    report = {"opentrn": _version(), "script": options.target, "args": options.args, "chip": facts,
-              "mode": settings.get("mode", options.mode or "simulate"), "clock": options.clock, **summarise(main, facts)}  # fmt: skip
+    report = {
+        "opentrn": _version(),
+        "script": options.target,
+        "args": options.args,
+        "chip": facts,
+        "mode": settings.get("mode", options.mode or "simulate"),
+        "clock": options.clock,
+        **summarise(main, facts),
+    }
     report["files"] = {}
 
     if options.compare and not main.interrupted:
         with open(out / "cpu-output.txt", "wb") as output:
-            other = _Child({**config, "device": "cpu", "profile": "off", "clock": "host"}, environment, stdout=output).run
+            other = _Child(
+                {**config, "device": "cpu", "profile": "off", "clock": "host"}, environment, stdout=output
+            ).run
         theirs = summarise(other, facts)
         report["cpu"] = {k: theirs[k] for k in ("status", "stopped", "wall_s", "losses", "host_s_per_step")}
         report["compare"] = compare(report, theirs)

@@ -39,7 +39,9 @@ def _program(program, chip_name: str | None) -> None:
         out.print(f"{len(findings)} finding(s) of the verifier on {chip.name}", style="red")
         return
     time = program.time(chip)
-    out.print(f"modelled time [bold]{time_text(time['total_ps'])}[/] on {chip.name}, launch cost {chip.launch_us:g} µs not included")
+    out.print(
+        f"modelled time [bold]{time_text(time['total_ps'])}[/] on {chip.name}, launch cost {chip.launch_us:g} µs not included"
+    )
     out.print(engine_table(time))
 
 
@@ -70,10 +72,13 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
     if step is not None and not chosen.any():
         raise UserFault(f"step {step} is not in this profile: it has {', '.join(map(str, manifest['steps']))}")
     chip = manifest["chip"]
-    out.print(f"[bold]{escape(str(manifest['script']))}[/]  {chip['name']}, LNC={manifest['lnc']}, {manifest['mode']}, "
-              f"{manifest['created']}  [dim]{manifest['about']}[/]")  # fmt: skip
-    for number, start, end, launches in zip(*(profile.column("Step", c).tolist() for c in ("step", "start_ts", "end_ts", "launches")),
-                                            strict=True):  # fmt: skip
+    out.print(
+        f"[bold]{escape(str(manifest['script']))}[/]  {chip['name']}, LNC={manifest['lnc']}, {manifest['mode']}, "
+        f"{manifest['created']}  [dim]{manifest['about']}[/]"
+    )
+    for number, start, end, launches in zip(
+        *(profile.column("Step", c).tolist() for c in ("step", "start_ts", "end_ts", "launches")), strict=True
+    ):
         if step is None or number == step:
             out.print(f"step {number}: {launches:,} launches in {time_text((end - start) * 1e3)}")
 
@@ -84,14 +89,40 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
     origins, origin_names = np.asarray(profile.column("Launch", "origin")), profile.strings("Launch", "origin")
     is_program = np.array([names[k] == "program" for k in kinds], bool) & chosen
     total = max(int(duration[is_program].sum()), 1)
-    column = {c: profile.column("Program", c).tolist() for c in ("id", "duration_ns", "tensor_busy_ns", "vector_busy_ns",
-              "scalar_busy_ns", "gpsimd_busy_ns", "dma_busy_ns", "cores", "instructions", "dropped")}  # fmt: skip
+    column = {
+        c: profile.column("Program", c).tolist()
+        for c in (
+            "id",
+            "duration_ns",
+            "tensor_busy_ns",
+            "vector_busy_ns",
+            "scalar_busy_ns",
+            "gpsimd_busy_ns",
+            "dma_busy_ns",
+            "cores",
+            "instructions",
+            "dropped",
+        )
+    }
     labels = profile.texts("Program", "name")
     table = Table(box=None, padding=(0, 2), pad_edge=False)
-    for name, justify in (("program", "right"), ("name", "left"), ("launches", "right"), ("time", "right"), ("share", "right"),
-                          ("each", "right"), ("tensor", "right"), ("vector", "right"), ("scalar", "right"), ("gpsimd", "right"),
-                          ("DMA", "right"), ("most often called at", "left")):  # fmt: skip
-        table.add_column(name, justify=justify, overflow="fold" if name == "name" else "ellipsis", no_wrap=name != "name")
+    for name, justify in (
+        ("program", "right"),
+        ("name", "left"),
+        ("launches", "right"),
+        ("time", "right"),
+        ("share", "right"),
+        ("each", "right"),
+        ("tensor", "right"),
+        ("vector", "right"),
+        ("scalar", "right"),
+        ("gpsimd", "right"),
+        ("DMA", "right"),
+        ("most often called at", "left"),
+    ):
+        table.add_column(
+            name, justify=justify, overflow="fold" if name == "name" else "ellipsis", no_wrap=name != "name"
+        )
     order = []
     for index, id in enumerate(column["id"]):
         mine = is_program & (program_ids == id)
@@ -103,11 +134,18 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
         core_ns = max(column["duration_ns"][index] * column["cores"][index], 1)
         codes, counts = np.unique(origins[mine], return_counts=True)
         table.add_row(
-            str(column["id"][index]), escape(labels[index]), f"{int(mine.sum()):,}", time_text(spent * 1e3), f"{spent / total:.1%}",
+            str(column["id"][index]),
+            escape(labels[index]),
+            f"{int(mine.sum()):,}",
+            time_text(spent * 1e3),
+            f"{spent / total:.1%}",
             time_text(column["duration_ns"][index] * 1e3),
-            *(f"{column[f'{e}_busy_ns'][index] / core_ns:.0%}" for e in ("tensor", "vector", "scalar", "gpsimd", "dma")),
+            *(
+                f"{column[f'{e}_busy_ns'][index] / core_ns:.0%}"
+                for e in ("tensor", "vector", "scalar", "gpsimd", "dma")
+            ),
             escape(origin_names[codes[counts.argmax()]]),
-        )  # fmt: skip
+        )
     out.print(table)
     if len(order) > top:
         out.print(f"[dim]… {len(order) - top} more programs (--top {len(order)} lists all); --program N prints one[/]")
@@ -117,6 +155,8 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
         for code, name in enumerate(names):
             mine = moved & (np.asarray(kinds) == code)
             if mine.any():
-                out.print(f"{name}: {int(mine.sum()):,} copies, {int(sizes[mine].sum()):,} bytes, {time_text(int(duration[mine].sum()) * 1e3)}")
+                out.print(
+                    f"{name}: {int(mine.sum()):,} copies, {int(sizes[mine].sum()):,} bytes, {time_text(int(duration[mine].sum()) * 1e3)}"
+                )
     if manifest["dropped_instructions"]:
         out.print(f"[dim]{manifest['dropped_instructions']:,} instructions were left out to keep the profile small[/]")

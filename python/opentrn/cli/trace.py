@@ -16,4 +16,6 @@ def trace(profile: pathlib.Path, output: pathlib.Path, step: int | None, events:
         raise UserFault(str(error)) from None
     except OSError as error:
         raise UserFault(f"{output} cannot be written: {error.strerror}") from None
-    print(f"{output}: step {written['step']}, {written['launches']:,} launches, {written['instructions']:,} instructions")
+    print(
+        f"{output}: step {written['step']}, {written['launches']:,} launches, {written['instructions']:,} instructions"
+    )

@@ -11,12 +11,38 @@ import numpy as np
 from .errors import UserFault
 
 _NUMPY = {
-    "bool": "bool", "u8": "uint8", "i8": "int8", "u16": "uint16", "i16": "int16", "u32": "uint32", "i32": "int32",
-    "u64": "uint64", "i64": "int64", "f16": "float16", "f32": "float32", "f64": "float64",
-}  # fmt: skip
-_ALIASES = {"float32": "f32", "fp32": "f32", "float": "f32", "float16": "f16", "fp16": "f16", "half": "f16", "bfloat16": "bf16",
-            "float64": "f64", "double": "f64", "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8",
-            "uint16": "u16", "uint32": "u32", "uint64": "u64"}  # fmt: skip
+    "bool": "bool",
+    "u8": "uint8",
+    "i8": "int8",
+    "u16": "uint16",
+    "i16": "int16",
+    "u32": "uint32",
+    "i32": "int32",
+    "u64": "uint64",
+    "i64": "int64",
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+}
+_ALIASES = {
+    "float32": "f32",
+    "fp32": "f32",
+    "float": "f32",
+    "float16": "f16",
+    "fp16": "f16",
+    "half": "f16",
+    "bfloat16": "bf16",
+    "float64": "f64",
+    "double": "f64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+}
 _NARROW = {"f8e4m3fn": "float8_e4m3fn", "f8e5m2": "float8_e5m2", "f8e4m3": "float8_e4m3", "f8e8m0fnu": "float8_e8m0fnu"}
 _FILLS = ("rand", "randn", "zeros", "ones", "arange")
 

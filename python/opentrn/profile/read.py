@@ -24,7 +24,9 @@ class Profile:
             self.path = self.path / "profile"
         manifest = self.path / "manifest.json"
         if not self.path.is_dir() or not manifest.exists():
-            raise ProfileError(f"{path} is not a profile: a folder with manifest.json, as `opentrn run` writes it, is expected")
+            raise ProfileError(
+                f"{path} is not a profile: a folder with manifest.json, as `opentrn run` writes it, is expected"
+            )
         try:
             self.manifest: dict[str, Any] = json.loads(manifest.read_text())
             kind, version = self.manifest["format"], self.manifest["version"]
@@ -52,8 +54,10 @@ class Profile:
             except (OSError, ValueError, EOFError) as error:
                 raise ProfileError(f"{file} is damaged or missing ({error}): write the profile again") from None
             if len(data) != self.rows(table) or str(data.dtype) != described["dtype"]:
-                raise ProfileError(f"{file} has {len(data)} rows of {data.dtype}, the manifest says {self.rows(table)} of "
-                                   f"{described['dtype']}: write the profile again")  # fmt: skip
+                raise ProfileError(
+                    f"{file} has {len(data)} rows of {data.dtype}, the manifest says {self.rows(table)} of "
+                    f"{described['dtype']}: write the profile again"
+                )
             self._cache[key] = data
         return self._cache[key]
 
@@ -79,4 +83,6 @@ class Profile:
         try:
             return self.manifest["tables"][table]["columns"][name]
         except (KeyError, TypeError):
-            raise ProfileError(f"{self.path / 'manifest.json'} has no column {table}.{name}: write the profile again") from None
+            raise ProfileError(
+                f"{self.path / 'manifest.json'} has no column {table}.{name}: write the profile again"
+            ) from None

@@ -14,7 +14,7 @@ import numpy as np
 from . import schema
 
 MAX_BYTES = 256_000_000
-MAX_EVENTS = 1_500_000           # over all programs; about 100 bytes each
+MAX_EVENTS = 1_500_000  # over all programs; about 100 bytes each
 MAX_EVENTS_PER_PROGRAM = 200_000
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 
@@ -26,7 +26,9 @@ class _Table:
         self.name = name
         self.columns = schema.TABLES[name]
         self.blocks: dict[str, list[np.ndarray]] = {column: [] for column in self.columns}
-        self.strings: dict[str, dict[str, int]] = {c: {} for c, (dtype, _, _) in self.columns.items() if dtype == "strings"}
+        self.strings: dict[str, dict[str, int]] = {
+            c: {} for c, (dtype, _, _) in self.columns.items() if dtype == "strings"
+        }
         self.rows = 0
 
     def codes(self, column: str, values: list[str]) -> np.ndarray:
@@ -152,13 +154,21 @@ def _programs(core, chip, launches: dict[str, Any], tables: dict[str, _Table], f
         else:
             dropped = sum(e["instructions"] for c in kernel["time"]["cores"] for e in c["engines"].values())
         tables["Program"].add(
-            id=[kernel["id"]], name=tables["Program"].codes("name", [kernel["name"]]),
-            key=tables["Program"].codes("key", [kernel["key"]]), duration_ns=[int(_ns(kernel["time"]["total_ps"]))],
-            cores=[program.cores], launches=[count], model_flops=[kernel["model_flops"]],
-            hardware_flops=[kernel["hardware_flops"]], hbm_bytes=[kernel["hbm_bytes"]],
+            id=[kernel["id"]],
+            name=tables["Program"].codes("name", [kernel["name"]]),
+            key=tables["Program"].codes("key", [kernel["key"]]),
+            duration_ns=[int(_ns(kernel["time"]["total_ps"]))],
+            cores=[program.cores],
+            launches=[count],
+            model_flops=[kernel["model_flops"]],
+            hardware_flops=[kernel["hardware_flops"]],
+            hbm_bytes=[kernel["hbm_bytes"]],
             **{f"{e}_busy_ns": [int(_ns(kernel["busy_ps"][e]))] for e in ENGINES[:4]},
-            dma_busy_ns=[int(_ns(kernel["dma_busy_ps"]))], first_instruction=[base], instructions=[recorded], dropped=[dropped],
-        )  # fmt: skip
+            dma_busy_ns=[int(_ns(kernel["dma_busy_ps"]))],
+            first_instruction=[base],
+            instructions=[recorded],
+            dropped=[dropped],
+        )
         base += recorded
         events_left -= recorded
         total_dropped += dropped
@@ -170,7 +180,9 @@ def _timeline(program_id: int, program, timeline: dict[str, Any], tables: dict[s
     count = len(timeline["start_ps"])
     if count == 0:
         return 0
-    instructions, dma, waits, flow = (tables[n] for n in ("Instruction", "DmaPacketAggregated", "SemaphoreWait", "Flow"))
+    instructions, dma, waits, flow = (
+        tables[n] for n in ("Instruction", "DmaPacketAggregated", "SemaphoreWait", "Flow")
+    )
     ids = base + np.arange(count)
     core_index, pc, track = timeline["core"], timeline["instruction"], timeline["track"]
     start, end, visible = (_ns(timeline[k]) for k in ("start_ps", "end_ps", "visible_ps"))
@@ -187,37 +199,60 @@ def _timeline(program_id: int, program, timeline: dict[str, Any], tables: dict[s
     if engine.any():
         s = static[engine]
         instructions.add(
-            id=ids[engine], program_id=program_id, start_ts=start[engine], end_ts=end[engine],
+            id=ids[engine],
+            program_id=program_id,
+            start_ts=start[engine],
+            end_ts=end[engine],
             duration_ns=(end - start)[engine],
-            engine=instructions.codes("engine", list(ENGINES))[track[engine]], pcore_idx=core_index[engine],
-            opcode=instructions.codes("opcode", opcodes)[s], operands=instructions.codes("operands", texts)[s],
-            pc=pc[engine], evt_wait_time_ns=wait[engine], visible_ts=visible[engine], node=nodes[s],
-        )  # fmt: skip
+            engine=instructions.codes("engine", list(ENGINES))[track[engine]],
+            pcore_idx=core_index[engine],
+            opcode=instructions.codes("opcode", opcodes)[s],
+            operands=instructions.codes("operands", texts)[s],
+            pc=pc[engine],
+            evt_wait_time_ns=wait[engine],
+            visible_ts=visible[engine],
+            node=nodes[s],
+        )
     queue = ~engine
     if queue.any():
         s = static[queue]
         numbers = (track[queue] - len(ENGINES)).astype(np.int8)
         names = [f"q{flat[i]['engine'].capitalize()}{q}" for i, q in zip(s.tolist(), numbers.tolist(), strict=True)]
         dma.add(
-            id=ids[queue], program_id=program_id, start_ts=start[queue], end_ts=end[queue], duration_ns=(end - start)[queue],
-            pcore_idx=core_index[queue], queue_idx=numbers, queue_name=dma.codes("queue_name", names),
-            op=dma.codes("op", opcodes)[s], transfer_bytes=timeline["bytes"][queue], pc=pc[queue], completion=visible[queue],
-        )  # fmt: skip
+            id=ids[queue],
+            program_id=program_id,
+            start_ts=start[queue],
+            end_ts=end[queue],
+            duration_ns=(end - start)[queue],
+            pcore_idx=core_index[queue],
+            queue_idx=numbers,
+            queue_name=dma.codes("queue_name", names),
+            op=dma.codes("op", opcodes)[s],
+            transfer_bytes=timeline["bytes"][queue],
+            pc=pc[queue],
+            completion=visible[queue],
+        )
     waited = engine & (wait > 0)
     by = timeline["blocked_by"].astype(np.int64)
     if waited.any():
         waits.add(
-            instruction_id=ids[waited], start_ts=(start - wait)[waited], end_ts=start[waited], duration_ns=wait[waited],
+            instruction_id=ids[waited],
+            start_ts=(start - wait)[waited],
+            end_ts=start[waited],
+            duration_ns=wait[waited],
             blocked_by=np.where(by[waited] >= 0, by[waited] + base, -1),
-        )  # fmt: skip
+        )
     edge = by >= 0
     if edge.any():
         kinds = flow.codes("in_table", ["Instruction", "DmaPacketAggregated"])
         out_kinds = flow.codes("out_table", ["Instruction", "DmaPacketAggregated"])
         flow.add(
-            in_id=by[edge] + base, out_id=ids[edge], in_table=kinds[queue[by[edge]].astype(int)],
-            out_table=out_kinds[queue[edge].astype(int)], gap_time=start[edge] - visible[by[edge]],
-        )  # fmt: skip
+            in_id=by[edge] + base,
+            out_id=ids[edge],
+            in_table=kinds[queue[by[edge]].astype(int)],
+            out_table=out_kinds[queue[edge].astype(int)],
+            gap_time=start[edge] - visible[by[edge]],
+        )
     return sum(len(t) for t in set(texts))
 
 
@@ -230,10 +265,17 @@ def _launches(core, launches: dict[str, Any], tables: dict[str, _Table]) -> None
     names = [core.describe_origin(int(o)) or "" for o in origins]
     start, end = _ns(launches["start_ps"]), _ns(launches["end_ps"])
     table.add(
-        program_id=launches["kernel"], kind=table.codes("kind", schema.LAUNCH_KINDS)[launches["kind"]], start_ts=start,
-        end_ts=end, host_ts=_ns(launches["host_ps"]), device=launches["device"], stream=launches["stream"],
-        step=launches["step"], bytes=launches["bytes"], origin=table.codes("origin", names)[where],
-    )  # fmt: skip
+        program_id=launches["kernel"],
+        kind=table.codes("kind", schema.LAUNCH_KINDS)[launches["kind"]],
+        start_ts=start,
+        end_ts=end,
+        host_ts=_ns(launches["host_ps"]),
+        device=launches["device"],
+        stream=launches["stream"],
+        step=launches["step"],
+        bytes=launches["bytes"],
+        origin=table.codes("origin", names)[where],
+    )
     for step in np.unique(launches["step"]):
         mine = launches["step"] == step
         steps.add(step=[step], start_ts=[start[mine].min()], end_ts=[end[mine].max()], launches=[int(mine.sum())])

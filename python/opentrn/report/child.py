@@ -58,6 +58,7 @@ class _Progress:
 
 def _seed(seed: int) -> None:
     import numpy as np
+
     import torch
 
     random.seed(seed)

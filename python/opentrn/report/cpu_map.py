@@ -68,21 +68,50 @@ def _device_module(torch) -> types.ModuleType:
         return None
 
     names = dict(
-        is_available=lambda: True, is_initialized=lambda: True, device_count=lambda: 1, current_device=zero,
-        init=nothing, set_device=nothing, synchronize=nothing, empty_cache=nothing, device=lambda *_: contextlib.nullcontext(),
-        get_device_name=lambda *_: "cpu", get_device_properties=lambda *_: properties, Stream=_Nothing, Event=_Nothing,
-        stream=lambda *_: contextlib.nullcontext(), current_stream=_Nothing, default_stream=_Nothing, set_stream=nothing,
-        manual_seed=torch.manual_seed, manual_seed_all=torch.manual_seed, seed=torch.seed, seed_all=torch.seed,
-        initial_seed=torch.initial_seed, get_rng_state=lambda *_: torch.get_rng_state(),
-        set_rng_state=lambda state, *_: torch.set_rng_state(state), get_rng_state_all=lambda: [torch.get_rng_state()],
+        is_available=lambda: True,
+        is_initialized=lambda: True,
+        device_count=lambda: 1,
+        current_device=zero,
+        init=nothing,
+        set_device=nothing,
+        synchronize=nothing,
+        empty_cache=nothing,
+        device=lambda *_: contextlib.nullcontext(),
+        get_device_name=lambda *_: "cpu",
+        get_device_properties=lambda *_: properties,
+        Stream=_Nothing,
+        Event=_Nothing,
+        stream=lambda *_: contextlib.nullcontext(),
+        current_stream=_Nothing,
+        default_stream=_Nothing,
+        set_stream=nothing,
+        manual_seed=torch.manual_seed,
+        manual_seed_all=torch.manual_seed,
+        seed=torch.seed,
+        seed_all=torch.seed,
+        initial_seed=torch.initial_seed,
+        get_rng_state=lambda *_: torch.get_rng_state(),
+        set_rng_state=lambda state, *_: torch.set_rng_state(state),
+        get_rng_state_all=lambda: [torch.get_rng_state()],
         set_rng_state_all=lambda states: torch.set_rng_state(states[0]),
-        memory_stats=lambda *_: counters, memory_allocated=zero, max_memory_allocated=zero, memory_reserved=zero,
-        max_memory_reserved=zero, reset_peak_memory_stats=nothing, reset_accumulated_memory_stats=nothing,
-        memory_summary=lambda *_, **__: "", get_amp_supported_dtype=lambda: [torch.float32, torch.float16, torch.bfloat16],
-        is_bf16_supported=lambda: True, get_fallback_ops=lambda: [], get_executed_ops=lambda: [], clear_op_tracking=nothing,
-        get_dynamo_metrics=lambda: [], reset_dynamo_metrics=nothing, OutOfMemoryError=RuntimeError,
+        memory_stats=lambda *_: counters,
+        memory_allocated=zero,
+        max_memory_allocated=zero,
+        memory_reserved=zero,
+        max_memory_reserved=zero,
+        reset_peak_memory_stats=nothing,
+        reset_accumulated_memory_stats=nothing,
+        memory_summary=lambda *_, **__: "",
+        get_amp_supported_dtype=lambda: [torch.float32, torch.float16, torch.bfloat16],
+        is_bf16_supported=lambda: True,
+        get_fallback_ops=lambda: [],
+        get_executed_ops=lambda: [],
+        clear_op_tracking=nothing,
+        get_dynamo_metrics=lambda: [],
+        reset_dynamo_metrics=nothing,
+        OutOfMemoryError=RuntimeError,
         is_neuron_runtime_initialized=lambda: True,
-    )  # fmt: skip
+    )
     for name, value in names.items():
         setattr(module, name, value)
     return module
@@ -91,8 +120,9 @@ def _device_module(torch) -> types.ModuleType:
 def install() -> None:
     # Autoloading off: neither this package nor another one may register the device.
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    import torch
     from torch.overrides import TorchFunctionMode
+
+    import torch
 
     real_device = torch.device
 

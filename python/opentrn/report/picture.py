@@ -19,13 +19,24 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> bool:
     compare = report.get("compare")
     rows = 2 if compare else 1
     figure, axes = plt.subplots(
-        rows, 1, figsize=(7, 4.2 if rows == 1 else 5.2), sharex=True, squeeze=False,
-        gridspec_kw={"height_ratios": [3, 1][:rows]}, layout="constrained",
-    )  # fmt: skip
+        rows,
+        1,
+        figsize=(7, 4.2 if rows == 1 else 5.2),
+        sharex=True,
+        squeeze=False,
+        gridspec_kw={"height_ratios": [3, 1][:rows]},
+        layout="constrained",
+    )
     top = axes[0][0]
     steps, values = zip(*losses, strict=True)
     if compare:
-        top.plot([r["step"] for r in compare["rows"]], [r["cpu"] for r in compare["rows"]], color="#c8c8c8", lw=5, label="cpu")
+        top.plot(
+            [r["step"] for r in compare["rows"]],
+            [r["cpu"] for r in compare["rows"]],
+            color="#c8c8c8",
+            lw=5,
+            label="cpu",
+        )
     top.plot(steps, values, color="#c1440e", lw=1.6, label=f"neuron ({report['chip']['name']} model)")
     top.set_ylabel("loss")
     top.set_title(f"{report['script']}: {len(report['steps'])} steps", fontsize=11, loc="left")
@@ -34,9 +45,13 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> bool:
         below = axes[1][0]
         floor = 1e-9
         below.semilogy(
-            [r["step"] for r in compare["rows"]], [max(r["rel_diff"], floor) for r in compare["rows"]], color="#444", lw=1,
-            marker=".", ms=4,
-        )  # fmt: skip
+            [r["step"] for r in compare["rows"]],
+            [max(r["rel_diff"], floor) for r in compare["rows"]],
+            color="#444",
+            lw=1,
+            marker=".",
+            ms=4,
+        )
         below.set_ylabel("relative\ndifference")
     axes[-1][0].set_xlabel("optimizer step")
     for axis in axes[:, 0]:

@@ -74,34 +74,44 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
         return rows
 
     low, dispatch, high = chip["dispatch_us"]
-    rows.append((
-        f"{what} time, modelled",
-        f"[bold]{time_text(figures['modelled_us'])}[/] = {time_text(figures['device_us'])} the device works "
-        f"+ {time_text(figures['host_part_us'])} it waits for the host",
-    ))  # fmt: skip
-    rows.append((
-        "Host dispatch",
-        f"{figures['dispatches']:,} operators, {time_text(figures['dispatch_us'])}: {dispatch:g} µs each on the real stack "
-        f"({low:g}–{high:g}), an input of the chip file, not a result",
-    ))  # fmt: skip
+    rows.append(
+        (
+            f"{what} time, modelled",
+            f"[bold]{time_text(figures['modelled_us'])}[/] = {time_text(figures['device_us'])} the device works "
+            f"+ {time_text(figures['host_part_us'])} it waits for the host",
+        )
+    )
+    rows.append(
+        (
+            "Host dispatch",
+            f"{figures['dispatches']:,} operators, {time_text(figures['dispatch_us'])}: {dispatch:g} µs each on the real stack "
+            f"({low:g}–{high:g}), an input of the chip file, not a result",
+        )
+    )
     peak = f"{chip['peak_tflops'] * chip['lnc']:.1f} TFLOPS bf16"
     if chip["lnc"] > 1:
         peak += f" ({chip['lnc']} cores × {chip['peak_tflops']:g})"
-    rows.append((
-        "MFU, HFU",
-        f"{percent(figures['mfu_device'])}, {percent(figures['hfu_device'])} of device time; "
-        f"{percent(figures['mfu_step'])}, {percent(figures['hfu_step'])} of {what.lower()} time; peak {peak}",
-    ))  # fmt: skip
-    busy = "  ".join(f"{name} {_bar(share)} {percent(share)}" for name, share in figures["busy"].items() if name != "sync")
+    rows.append(
+        (
+            "MFU, HFU",
+            f"{percent(figures['mfu_device'])}, {percent(figures['hfu_device'])} of device time; "
+            f"{percent(figures['mfu_step'])}, {percent(figures['hfu_step'])} of {what.lower()} time; peak {peak}",
+        )
+    )
+    busy = "  ".join(
+        f"{name} {_bar(share)} {percent(share)}" for name, share in figures["busy"].items() if name != "sync"
+    )
     rows.append(("Busy of device time", busy))
     rows.append(("Bound", figures["bound"]["sentence"]))
     rate = figures["hbm_bytes"] / (figures["device_us"] * 1e3) if figures["device_us"] else 0
     peak_bytes = report["memory_peak_bytes"] or 0
-    rows.append((
-        "HBM",
-        f"peak {bytes_text(peak_bytes)} of {chip['hbm_gib']:g} GiB; {bytes_text(figures['hbm_bytes'])} moved per "
-        f"{what.lower()}, {rate:.0f} GB/s while the device works",
-    ))  # fmt: skip
+    rows.append(
+        (
+            "HBM",
+            f"peak {bytes_text(peak_bytes)} of {chip['hbm_gib']:g} GiB; {bytes_text(figures['hbm_bytes'])} moved per "
+            f"{what.lower()}, {rate:.0f} GB/s while the device works",
+        )
+    )
     cache = report["cache"] or {}
     if cache:
         text = f"{count_text(cache['compiled'], 'program')} compiled in {cache['compile_ms'] / 1e3:.2g} s"
@@ -110,7 +120,9 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     fallbacks = report["fallbacks"]
     if fallbacks:
         total = sum(f["count"] for f in fallbacks)
-        lines = [f"[bold yellow]{count_text(len(fallbacks), 'operator')} ran on the CPU, {count_text(total, 'call')}[/]"]
+        lines = [
+            f"[bold yellow]{count_text(len(fallbacks), 'operator')} ran on the CPU, {count_text(total, 'call')}[/]"
+        ]
         for fallback in sorted(fallbacks, key=lambda f: -f["count"])[:8]:
             where = ", ".join(line for line, _ in fallback["lines"][:3])
             lines.append(f"{fallback['op']} × {fallback['count']:,}" + (f"  {where}" if where else ""))
@@ -145,7 +157,9 @@ def render(report: dict[str, Any], console: Console) -> None:
     elif report["status"] and report["status"] > 0:
         console.print(Text(f"the script ended with status {report['status']}", style="bold red"))
     elif report["status"] and report["status"] < 0:
-        console.print(Text(f"the script was ended by signal {-report['status']}; no profile could be written", style="bold red"))
+        console.print(
+            Text(f"the script was ended by signal {-report['status']}; no profile could be written", style="bold red")
+        )
     if report.get("device_error"):
         console.print(Text(f"device error: {report['device_error']}", style="bold red"))
     table = Table.grid(padding=(0, 2))

@@ -28,7 +28,11 @@ class _Loss:
         self._probe = None
         if tensor.device.type == "cpu":
             self.value = float(self._tensor)
-        elif core is not None and tensor.device.type == "neuron" and (self._dtype in _FORMATS or "bfloat16" in self._dtype):
+        elif (
+            core is not None
+            and tensor.device.type == "neuron"
+            and (self._dtype in _FORMATS or "bfloat16" in self._dtype)
+        ):
             self._probe = core.probe(self._tensor.data_ptr(), self._tensor.element_size())
 
     @property
@@ -48,13 +52,14 @@ class StepWatch:
         self.steps = 0
         self.on_step = on_step  # called with (steps, last loss) for the progress line
         self.last_loss: float | None = None
-        self._losses: list[_Loss] = []                    # of the current step
+        self._losses: list[_Loss] = []  # of the current step
         self._waiting: list[tuple[int, list[_Loss]]] = []  # of steps whose losses have not arrived
         self._started = real_perf_counter()
 
     def install(self) -> None:
-        import torch
         from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        import torch
 
         backward = torch.autograd.backward
 

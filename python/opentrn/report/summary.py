@@ -35,8 +35,18 @@ class Run:
             self.interrupted = True
 
 
-_COUNTERS = ("device_ps", "dma_busy_ps", "hbm_bytes", "model_flops", "hardware_flops", "host_transfer_bytes",
-             "host_transfer_ps", "dispatches", "dispatch_ps", "launches")  # fmt: skip
+_COUNTERS = (
+    "device_ps",
+    "dma_busy_ps",
+    "hbm_bytes",
+    "model_flops",
+    "hardware_flops",
+    "host_transfer_bytes",
+    "host_transfer_ps",
+    "dispatches",
+    "dispatch_ps",
+    "launches",
+)
 
 
 def _delta(after: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
@@ -83,10 +93,15 @@ def _bound(work: dict[str, Any], cores: int) -> dict[str, Any]:
     import opentrn._core as core
 
     limit, share, sentence = core.bound(
-        step_ps=work["modelled_ps"], device_ps=work["device_ps"], dispatch_ps=work["dispatch_ps"],
-        transfer_ps=work["host_transfer_ps"], launches=work["launches"], cores=cores,
-        engine_busy_ps=[work["busy_ps"][engine] for engine in ENGINES], dma_busy_ps=work["dma_busy_ps"],
-    )  # fmt: skip
+        step_ps=work["modelled_ps"],
+        device_ps=work["device_ps"],
+        dispatch_ps=work["dispatch_ps"],
+        transfer_ps=work["host_transfer_ps"],
+        launches=work["launches"],
+        cores=cores,
+        engine_busy_ps=[work["busy_ps"][engine] for engine in ENGINES],
+        dma_busy_ps=work["dma_busy_ps"],
+    )
     return {"limit": limit, "share": share, "sentence": sentence}
 
 
@@ -106,7 +121,11 @@ def summarise(run: Run, chip: dict[str, Any]) -> dict[str, Any]:
     report["first_bad_loss_step"] = nan[0] if nan else None
     before = None
     for step in run.steps:
-        entry: dict[str, Any] = {"step": step["step"], "host_s": step["host_s"], "loss": _finite(run.losses.get(step["step"]))}
+        entry: dict[str, Any] = {
+            "step": step["step"],
+            "host_s": step["host_s"],
+            "loss": _finite(run.losses.get(step["step"])),
+        }
         if step["totals"]:
             entry |= _figures(_delta(step["totals"], before), step["host_s"], peak, cores)
             before = step["totals"]

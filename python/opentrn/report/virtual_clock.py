@@ -12,8 +12,19 @@ import time
 from collections.abc import Callable
 
 _REAL = {name: getattr(time, name) for name in ("time", "perf_counter", "monotonic", "sleep")}
-_KEEP_REAL = ("asyncio", "concurrent", "multiprocessing", "threading", "selectors", "subprocess", "socket", "opentrn",
-              "rich", "queue", "torch.utils.data")  # fmt: skip
+_KEEP_REAL = (
+    "asyncio",
+    "concurrent",
+    "multiprocessing",
+    "threading",
+    "selectors",
+    "subprocess",
+    "socket",
+    "opentrn",
+    "rich",
+    "queue",
+    "torch.utils.data",
+)
 
 
 def install(host_ps: Callable[[], int], advance_ps: Callable[[int], None]) -> None:

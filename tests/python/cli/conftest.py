@@ -31,12 +31,19 @@ def opentrn(capfd):
 def run(tmp_path):
     """Runs `opentrn run` on a script's text, in a folder of its own."""
 
-    def call(script: str, *options: str, script_args: tuple[str, ...] = (), env: dict[str, str] | None = None) -> Outcome:
+    def call(
+        script: str, *options: str, script_args: tuple[str, ...] = (), env: dict[str, str] | None = None
+    ) -> Outcome:
         (tmp_path / "script.py").write_text(script)
         done = subprocess.run(
             [*COMMAND, "run", "--json", "report.json", *options, "script.py", *script_args],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, env={**os.environ, **(env or {})},
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return call

@@ -5,7 +5,6 @@ import pathlib
 import shutil
 
 import pytest
-
 from command import ROOT
 
 SCALED_ADD = str(ROOT / "tests" / "text" / "scaled_add.trn")
@@ -82,15 +81,29 @@ def profile(tmp_path_factory):
                 described[column]["strings"] = f"{name}.{column}.json"
                 (folder / f"{name}.{column}.json").write_text("[]")
         tables[name] = {"rows": 0, "columns": described}
-    manifest = {"format": "opentrn-profile", "version": 1, "steps": [], "tables": tables, "script": "s", "mode": "simulate",
-                "lnc": 1, "created": "", "about": "", "dropped_instructions": 0, "chip": {"name": "trn2"}}  # fmt: skip
+    manifest = {
+        "format": "opentrn-profile",
+        "version": 1,
+        "steps": [],
+        "tables": tables,
+        "script": "s",
+        "mode": "simulate",
+        "lnc": 1,
+        "created": "",
+        "about": "",
+        "dropped_instructions": 0,
+        "chip": {"name": "trn2"},
+    }
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return folder
 
 
 DAMAGES = {
     "manifest cut off": (lambda f: (f / "manifest.json").write_text('{"format": "opentrn'), "is damaged"),
-    "another tool's": (lambda f: (f / "manifest.json").write_text('{"format": "perf", "version": 1}'), "not an opentrn profile"),
+    "another tool's": (
+        lambda f: (f / "manifest.json").write_text('{"format": "perf", "version": 1}'),
+        "not an opentrn profile",
+    ),
     "another version": (
         lambda f: (f / "manifest.json").write_text('{"format": "opentrn-profile", "version": 99}'),
         "profile version 99",

@@ -7,7 +7,6 @@ import subprocess
 import time
 
 import pytest
-
 from command import COMMAND
 
 TRAIN = """
@@ -51,7 +50,12 @@ def test_report(run, tmp_path):
     assert r["compare"]["max_rel_diff"] < 1e-5 and len(r["compare"]["rows"]) == 5
     assert r["losses"]["1"] > r["losses"]["5"]
     assert (tmp_path / r["files"]["Loss curve"]).read_bytes().startswith(b"\x89PNG")
-    for text in ("modelled", "peak 157.2 TFLOPS bf16 (2 cores × 78.6)", "no operator ran on the CPU", "not from AWS software"):
+    for text in (
+        "modelled",
+        "peak 157.2 TFLOPS bf16 (2 cores × 78.6)",
+        "no operator ran on the CPU",
+        "not from AWS software",
+    ):
         assert text in " ".join(outcome.err.split())
 
 
@@ -129,8 +133,13 @@ def test_crash_keeps_the_finished_steps(run, tmp_path):
 
 def test_interrupt(tmp_path):
     (tmp_path / "script.py").write_text(script(steps=10_000, each="import time; time.sleep(0.05)"))
-    process = subprocess.Popen([*COMMAND, "run", "--json", "report.json", "--profile", "off", "script.py"], cwd=tmp_path,
-                               stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    process = subprocess.Popen(
+        [*COMMAND, "run", "--json", "report.json", "--profile", "off", "script.py"],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     time.sleep(0.5)
     deadline = time.time() + 120
     while time.time() < deadline and not list(tmp_path.glob("opentrn-out/script-1/.lock")):
@@ -144,7 +153,9 @@ def test_interrupt(tmp_path):
 
 
 def test_script_without_steps(run, tmp_path):
-    outcome = run("import torch\nx = torch.ones(64, 64, device='neuron')\nprint(float((x @ x).sum()))\n", "--profile", "off")
+    outcome = run(
+        "import torch\nx = torch.ones(64, 64, device='neuron')\nprint(float((x @ x).sum()))\n", "--profile", "off"
+    )
     assert outcome.status == 0 and outcome.out == "262144.0\n"
     r = report(tmp_path)
     assert r["steps"] == [] and r["whole_run"]["launches"] > 0
@@ -158,7 +169,8 @@ def test_script_that_does_not_use_the_device(run, tmp_path):
 
 
 def test_modelled_clock(run, tmp_path):
-    code = script(end="""
+    code = script(
+        end="""
 torch.neuron.synchronize()
 import time
 before = time.perf_counter()
@@ -167,7 +179,8 @@ for _ in range(100):
     z = z + x
 torch.neuron.synchronize()
 print(time.perf_counter() - before)
-""")
+"""
+    )
     seconds = [float(run(code, "--clock", "modelled", "--profile", "off").out) for _ in range(2)]
     assert seconds[0] == pytest.approx(seconds[1], rel=1e-6)
     assert 100 * 45e-6 < seconds[0] < 100 * 200e-6
@@ -175,8 +188,14 @@ print(time.perf_counter() - before)
 
 def test_torchrun_arguments_and_modules(tmp_path):
     (tmp_path / "tool.py").write_text("import os, sys\nprint(os.environ['WORLD_SIZE'], sys.argv[1:])\n")
-    done = subprocess.run([*COMMAND, "run", "--nproc-per-node=1", "--standalone", "-m", "tool", "-n", "3"], cwd=tmp_path,
-                          capture_output=True, text=True, timeout=200, check=False)  # fmt: skip
+    done = subprocess.run(
+        [*COMMAND, "run", "--nproc-per-node=1", "--standalone", "-m", "tool", "-n", "3"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.stdout == "1 ['-n', '3']\n" and done.returncode == 0, done.stderr
 
 
