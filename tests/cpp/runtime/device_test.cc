@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "programs.h"
@@ -37,21 +38,23 @@ class DeviceTest : public RuntimeTest {
 };
 
 TEST_F(DeviceTest, LaunchesRunInOrderAndValuesComeBack) {
-  Device& device = Device::get(0);
-  for (int cores : {1, 2})
-    for (int64_t blocks : {1, 5}) {
-      auto kernel = kernel_for(add_program(cores, blocks, 16, true));
-      const size_t count = static_cast<size_t>(cores * blocks * 128 * 16);
-      void* x = device.memory().allocate(static_cast<int64_t>(count * 4), -1);
-      std::vector<float> values(count);
-      for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
-      device.copy_to_device(0, x, values.data(), static_cast<int64_t>(count * 4), true);
-      std::fill(values.begin(), values.end(), -1.f);  // the copy is done or staged
-      for (int i = 0; i < 100; ++i) add(device, 0, kernel, x, i % 2 ? 1 : 2);
-      values = read(device, x, count);
-      for (size_t i = 0; i < count; ++i) ASSERT_EQ(values[i], static_cast<float>(i) + 150) << i;
-      device.memory().free(x);
-    }
+  for (auto [threads, cores, blocks] : {std::tuple{1, 1, 5}, {1, 2, 5}, {2, 1, 1}, {2, 1, 5}, {2, 2, 1}, {2, 2, 5}}) {
+    set("OPENTRN_NUM_THREADS", std::to_string(threads));
+    restart();
+    Device& device = Device::get(0);
+    auto kernel = kernel_for(add_program(cores, blocks, 16, true));
+    const size_t count = static_cast<size_t>(cores * blocks * 128 * 16);
+    void* x = device.memory().allocate(static_cast<int64_t>(count * 4), -1);
+    std::vector<float> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i);
+    device.copy_to_device(0, x, values.data(), static_cast<int64_t>(count * 4), true);
+    std::fill(values.begin(), values.end(), -1.f);  // the copy is done or staged
+    for (int i = 0; i < 100; ++i) add(device, 0, kernel, x, i % 2 ? 1 : 2);
+    values = read(device, x, count);
+    for (size_t i = 0; i < count; ++i) ASSERT_EQ(values[i], static_cast<float>(i) + 150) << i;
+    device.memory().free(x);
+  }
+  unsetenv("OPENTRN_NUM_THREADS");
 }
 
 TEST_F(DeviceTest, KernelsOutsideTheCacheStayAliveUntilTheyHaveRun) {
