@@ -30,7 +30,7 @@ constexpr std::array<Queue, 2> kStoreResult{kStoreScalar, Queue{Engine::vector, 
 // A stretch of K: `blocks` K blocks, or the tail (no blocks); `repeat` of them one behind the other.
 struct Segment {
   int64_t first_row = 0, blocks = 0, tail_rows = 0, repeat = 1;
-  int64_t rows(int64_t rows_per_partition) const { return blocks > 0 ? blocks * 128 * rows_per_partition : tail_rows; }
+  int64_t partitions = 128;  // of a K block
 };
 
 // A chunk of an operand in SBUF: column c of tile r of K block s lies at s * block + r * tile + c * column.
@@ -52,7 +52,7 @@ class Emitter {
   Emitter(KernelBuilder& builder, const MatmulProblem& problem, const MatmulPlan& plan)
       : b_(builder), p_(problem), plan_(plan) {
     const int64_t size = size_of(p_.compute), chunk = plan_.chunk_tiles();
-    lhs_pool_ = b_.pool("lhs", Memory::sbuf, chunk * std::min(plan_.block_m, p_.m) * size, plan_.lhs_depth);
+    lhs_pool_ = b_.pool("lhs", Memory::sbuf, chunk * plan_.widest_panel() * size, plan_.lhs_depth);
     rhs_pool_ = b_.pool("rhs", Memory::sbuf, chunk * plan_.n.size * size, plan_.rhs_depth);
     const int64_t banks = b_.chip().psum_banks / 2;
     for (size_t e = 0; e < 2; ++e) {
@@ -71,7 +71,7 @@ class Emitter {
   void segments() {
     const int64_t block_rows = 128 * plan_.rows_per_partition;
     const auto add = [&](int64_t first_block, int64_t blocks, int64_t repeat) {
-      if (repeat > 0 && blocks > 0) segments_.push_back({first_block * block_rows, blocks, 0, repeat});
+      if (repeat > 0 && blocks > 0) segments_.push_back({first_block * block_rows, blocks, 0, repeat, 128});
     };
     const int64_t size = plan_.chunk_blocks, first = plan_.first_blocks, others = plan_.k_blocks - first;
     const int64_t full = others / size, rest = others % size;
@@ -79,12 +79,17 @@ class Emitter {
     if (plan_.resident) {
       for (int64_t c = 0; c < full; ++c) add(first + c * size, size, 1);
     } else {
-      const int64_t last = rest == 0 && plan_.tail_rows == 0 && full > 0 ? 1 : 0;
+      const int64_t last = rest == 0 && full > 0 ? 1 : 0;
       add(first, size, full - last);
       add(first + (full - last) * size, size, last);
     }
     add(first + full * size, rest, 1);
-    if (plan_.tail_rows > 0) segments_.push_back({plan_.k_blocks * block_rows, 0, plan_.tail_rows, 1});
+    // A tail of two tiles is a K block with fewer partitions where that leaves no odd row.
+    const int64_t tail = plan_.tail_rows, begin = plan_.k_blocks * block_rows;
+    if (tail > 128 && tail % 2 == 0)
+      segments_.push_back({begin, 1, 0, 1, tail / 2});
+    else if (tail > 0)
+      segments_.push_back({begin, 0, tail, 1, 128});
   }
 
   void batch(size_t d, const Index& lhs, const Index& rhs, const Index& out) {
@@ -97,7 +102,7 @@ class Emitter {
 
   // lhs in panels of block_m columns; for each, all of rhs in panels of n.size columns.
   void panels(const Index& lhs, const Index& rhs, const Index& out) {
-    b_.blocks(p_.m, plan_.block_m, [&](Index m, int64_t columns_m) {
+    const auto panel_of = [&](const Index& m, int64_t columns_m) {
       const Index lhs_panel = lhs + m * p_.lhs.column_stride, out_rows = out + m * p_.out.row_stride;
       const std::vector<Chunk> stationary = panel(p_.lhs, lhs_pool_, lhs_panel, columns_m, kLoadStationary);
       const auto body = [&](const Index& n, int64_t columns_n) {
@@ -116,7 +121,9 @@ class Emitter {
       };
       b_.loop(plan_.n.blocks, [&](Index i) { body(i * plan_.n.step, plan_.n.size); });
       if (plan_.n.rest > 0) body(Index(plan_.n.blocks * plan_.n.size), plan_.n.rest);
-    });
+    };
+    b_.loop(plan_.panels, [&](Index i) { panel_of(i * plan_.block_m, plan_.block_m); });
+    if (plan_.last_m > 0) panel_of(Index(plan_.panels * plan_.block_m), plan_.last_m);
   }
 
   std::vector<Chunk> panel(const MatrixView& x, int pool, const Index& base, int64_t columns, Queue queue) {
@@ -159,7 +166,7 @@ class Emitter {
                     {dim(128 * q * x.row_stride, blocks), dim(x.row_stride, q), dim(x.column_stride, columns)}),
              queue);
     };
-    if (s.blocks > 0) return part(0, 128, s.blocks, plan_.rows_per_partition);
+    if (s.blocks > 0) return part(0, s.partitions, s.blocks, plan_.rows_per_partition);
     const int64_t full = s.tail_rows / 128, rest = s.tail_rows % 128;
     if (full > 0) part(0, 128, full, 1);
     if (rest > 0) part(full, rest, 1, 1);
@@ -196,8 +203,8 @@ class Emitter {
     if (s.blocks > 0) {
       // The last block's transfers stand behind the loop: its readers wait for them.
       const int64_t block_rows = 128 * plan_.rows_per_partition;
-      b_.loop(s.blocks - 1, [&](Index i) { tile(base + i * block_rows, i * chunk.block, 128); });
-      return tile(base + Index((s.blocks - 1) * block_rows), Index((s.blocks - 1) * chunk.block), 128);
+      b_.loop(s.blocks - 1, [&](Index i) { tile(base + i * block_rows, i * chunk.block, s.partitions); });
+      return tile(base + Index((s.blocks - 1) * block_rows), Index((s.blocks - 1) * chunk.block), s.partitions);
     }
     for (int64_t row = 0; row < s.tail_rows; row += 128)
       tile(base + Index(row), Index(row / 128 * columns), std::min<int64_t>(128, s.tail_rows - row));
@@ -215,7 +222,7 @@ class Emitter {
         done += rows;
       }
     };
-    if (s.blocks > 0) return part(0, s.blocks, 128, q);
+    if (s.blocks > 0) return part(0, s.blocks, s.partitions, q);
     const int64_t full = s.tail_rows / 128, rest = s.tail_rows % 128;
     if (full > 0) part(0, full, 128, 1);
     if (rest > 0) part(full, 1, rest, 1);
@@ -251,27 +258,32 @@ class Emitter {
         column += widths[n];
       }
     }
-    for (size_t k = 0; k < segments_.size(); ++k) {
-      const Segment& s = segments_[k];
-      const auto segment = [&](const Chunk& lhs, const Chunk& rhs) {
-        if (k + 1 < segments_.size()) return accumulate(products, lhs, rhs, s, k == 0, group.first);
-        // Row by row: each leaves PSUM while the next ones are finished.
-        for (size_t begin = 0; begin < products.size(); begin += widths.size())
-          accumulate(std::span(products).subspan(begin, widths.size()), lhs, rhs, s, k == 0, group.first);
-      };
-      if (plan_.resident) {
-        segment(stationary[k], moving[k]);
-        continue;
-      }
-      b_.loop(s.repeat, [&](Index i) {
-        const Index row = i * s.rows(plan_.rows_per_partition) + Index(s.first_row);
-        const Chunk lhs = load(p_.lhs, lhs_pool_, group.lhs + row * p_.lhs.row_stride, s, group.panel_columns,
-                               kLoadStationary);
-        const Chunk rhs = load(p_.rhs, rhs_pool_, group.rhs + row * p_.rhs.row_stride, s, group.columns, kLoadMoving);
-        segment(lhs, rhs);
+    // The last chunk, and the tail with it, is computed row by row: each leaves PSUM while the next ones are finished.
+    size_t last = segments_.size() - 1;
+    if (plan_.tail_rows > 0 && last > 0) --last;
+    for (size_t k = 0; k < last; ++k)
+      b_.loop(segments_[k].repeat, [&](Index i) {
+        const auto [lhs, rhs] = chunks(group, stationary, moving, k, i);
+        accumulate(products, lhs, rhs, segments_[k], k == 0, group.first);
       });
-    }
+    std::vector<std::pair<Chunk, Chunk>> final_chunks;
+    for (size_t k = last; k < segments_.size(); ++k) final_chunks.push_back(chunks(group, stationary, moving, k, 0));
+    for (size_t begin = 0; begin < products.size(); begin += widths.size())
+      for (size_t k = last; k < segments_.size(); ++k) {
+        const auto& [lhs, rhs] = final_chunks[k - last];
+        accumulate(std::span(products).subspan(begin, widths.size()), lhs, rhs, segments_[k], k == 0, group.first);
+      }
     evacuate(products, out);
+  }
+
+  // Both operands' chunk of segment k: resident, or loaded now.
+  std::pair<Chunk, Chunk> chunks(const Group& group, const std::vector<Chunk>& stationary,
+                                 const std::vector<Chunk>& moving, size_t k, const Index& repeat) {
+    if (plan_.resident) return {stationary[k], moving[k]};
+    const Segment& s = segments_[k];
+    const Index row = repeat * (s.blocks * 128 * plan_.rows_per_partition) + Index(s.first_row);
+    return {load(p_.lhs, lhs_pool_, group.lhs + row * p_.lhs.row_stride, s, group.panel_columns, kLoadStationary),
+            load(p_.rhs, rhs_pool_, group.rhs + row * p_.rhs.row_stride, s, group.columns, kLoadMoving)};
   }
 
   // The products of one segment. The very first K tile overwrites PSUM.
@@ -294,10 +306,10 @@ class Emitter {
     }
     const int64_t q = plan_.rows_per_partition, begin = first ? 1 : 0;
     if (first)
-      for (int64_t r = 0; r < q; ++r) tile(Index(r * lhs.row), Index(r * rhs.row), 128, r > 0);
+      for (int64_t r = 0; r < q; ++r) tile(Index(r * lhs.row), Index(r * rhs.row), s.partitions, r > 0);
     b_.loop(s.blocks - begin, [&](Index k) {
       b_.loop(q, [&](Index r) {
-        tile((k + Index(begin)) * lhs.block + r * lhs.row, (k + Index(begin)) * rhs.block + r * rhs.row, 128, true);
+        tile((k + Index(begin)) * lhs.block + r * lhs.row, (k + Index(begin)) * rhs.block + r * rhs.row, s.partitions, true);
       });
     });
   }

@@ -207,11 +207,12 @@ struct Estimator {
       if (plan.n.rest > 0) block(plan.n.rest, 1);
       return std::max(ns + std::max(0.0, change), dma_all);
     };
-    const int64_t panels = p.m / plan.block_m, rest = p.m % plan.block_m;
-    const double all = static_cast<double>(panels) * panel(plan.block_m) + (rest > 0 ? panel(rest) : 0);
+    double all = 0;
+    if (plan.panels > 0) all += static_cast<double>(plan.panels) * panel(plan.block_m);
+    if (plan.last_m > 0) all += panel(plan.last_m);
 
     // The first panels arrive chunk by chunk while the first group computes.
-    const double arrival = load_ns(p.lhs, std::min(plan.block_m, p.m), q) + load_ns(p.rhs, plan.n.size, q);
+    const double arrival = load_ns(p.lhs, plan.panels > 0 ? plan.block_m : plan.last_m, q) + load_ns(p.rhs, plan.n.size, q);
     const double group = static_cast<double>(std::min(plan.group_m, m_tiles)) * matmul_ns(plan.n.size, plan.tile_n);
     double arrived = latency_ns, done = 0;
     const auto chunk = [&](double tiles) {
@@ -232,8 +233,8 @@ struct Estimator {
 
     // A little for code: bodies of different shapes, chunks that are written out.
     const int64_t group_columns = plan.group_m * 128;
-    const bool mixed_groups = plan.block_m % group_columns != 0 || rest % group_columns != 0;
-    const double bodies = (plan.n.rest > 0 ? 2 : 1) * (1 + (panels > 0 && rest > 0 ? 1 : 0) + (mixed_groups ? 1 : 0));
+    const auto groups = [&](int64_t size) { return (size >= group_columns ? 1 : 0) + (size % group_columns > 0 ? 1 : 0); };
+    const double bodies = (plan.n.rest > 0 ? 2 : 1) * ((plan.panels > 0 ? groups(plan.block_m) : 0) + groups(plan.last_m));
     const double code = 1 + 0.0005 * bodies * static_cast<double>(plan.resident ? plan.panel_chunks() : 3);
     return (fill + batch * all + drain) * code;
   }
@@ -259,14 +260,15 @@ std::vector<Blocks> partitions_of_n(int64_t n, int64_t tiles, int64_t tile_n) {
 // Fills in the depths; false when the panels do not fit.
 bool place(MatmulPlan& plan, const MatmulProblem& p, int64_t sbuf_bytes) {
   const int64_t es = size_of(p.compute);
-  const int64_t lhs = round_up(plan.chunk_tiles() * std::min(plan.block_m, p.m) * es, 64);
+  const int64_t lhs = round_up(plan.chunk_tiles() * plan.widest_panel() * es, 64);
   const int64_t rhs = round_up(plan.chunk_tiles() * plan.n.size * es, 64);
   const int64_t out = 2 * round_up(plan.n.size * size_of(p.out.dtype), 64);  // one slot for each evacuating engine
   const int chunks = plan.resident ? static_cast<int>(plan.panel_chunks()) : 1;
-  const bool one_panel = p.m <= plan.block_m && p.batch.empty();
+  const bool one_panel = plan.panels + (plan.last_m > 0 ? 1 : 0) == 1 && p.batch.empty();
   plan.lhs_depth = chunks;
   plan.rhs_depth = chunks + 1;
-  plan.out_depth = 2;
+  // All rows of a group that one engine evacuates, and one more, so that PSUM is free before they are stored.
+  plan.out_depth = static_cast<int>((plan.group_m + 1) / 2) + 1;
   const auto used = [&] { return lhs * plan.lhs_depth + rhs * plan.rhs_depth + out * plan.out_depth; };
   if (used() > sbuf_bytes) {
     plan.rhs_depth = chunks;
@@ -333,6 +335,11 @@ MatmulPlan plan_matmul(const MatmulProblem& p, const spec::Chip& chip, int64_t s
     best = plan;
     found = true;
   };
+  const auto consider_panels = [&](MatmulPlan plan, int64_t panels) {
+    plan.panels = panels;
+    plan.last_m = p.m - panels * plan.block_m;
+    if (panels >= 0) consider(plan);
+  };
   MatmulPlan plan;
   const bool pairs = size_of(p.compute) == 2 && (load_of(p.lhs, p.compute, p.m) != Load::rows ||
                                                  load_of(p.rhs, p.compute, p.n) != Load::rows);
@@ -353,16 +360,23 @@ MatmulPlan plan_matmul(const MatmulProblem& p, const spec::Chip& chip, int64_t s
       for (int64_t chunks : {4, 7}) {
         cut(ceil_div(plan.k_blocks - 1, chunks));
         for (int64_t panels = 1; panels <= ceil_div(m_tiles, plan.group_m); ++panels) {
-          plan.block_m = ceil_div(m_tiles, panels) * 128;
-          if (panels > 1) plan.block_m = round_up(plan.block_m, plan.group_m * 128);
-          consider(plan);
+          if (panels == 1) {
+            consider_panels(plan, 0);
+          } else {
+            plan.block_m = round_up(ceil_div(m_tiles, panels), plan.group_m) * 128;
+            consider_panels(plan, p.m / plan.block_m);
+            if (plan.block_m > 128 * plan.group_m) {
+              plan.block_m -= 128 * plan.group_m;
+              consider_panels(plan, p.m / plan.block_m - 1);
+            }
+          }
           if (panels >= 4) panels += panels / 2;
         }
       }
       plan.resident = false;
       plan.block_m = plan.group_m * 128;
       cut(4 / plan.rows_per_partition);
-      consider(plan);
+      consider_panels(plan, p.m / plan.block_m);
     }
   }
   if (!found) throw InternalError(fmt::format("plan_matmul: no plan for {} x {} x {}", p.m, p.n, p.k));

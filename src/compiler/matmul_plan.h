@@ -61,13 +61,15 @@ struct MatmulPlan {
   int64_t first_blocks = 0, chunk_blocks = 1;
   bool resident = true;      // panels of all of K stay in SBUF; otherwise both operands stream through it
   int64_t group_m = 1;       // stationary tiles whose results accumulate side by side in PSUM
-  int64_t block_m = 0;       // columns of lhs in a panel: a multiple of group_m tiles of 128, or all of m and more
+  int64_t block_m = 0, panels = 0;   // panels of lhs of block_m columns, a multiple of group_m tiles of 128 ...
+  int64_t last_m = 0;                // ... then one of the columns that are left, if any (it may be the wider)
   Blocks n;
   int64_t tile_n = 512;      // most moving columns of one matmul
   int lhs_depth = 2, rhs_depth = 2;  // slots of a chunk each
   int out_depth = 2;                 // slots for each of the two evacuating engines
   double estimated_ns = 0;
 
+  int64_t widest_panel() const { return last_m > block_m || panels == 0 ? last_m : block_m; }
   int64_t k_tiles() const { return k_blocks * rows_per_partition + (tail_rows + 127) / 128; }
   int64_t panel_chunks() const {  // of all of K
     const int64_t others = k_blocks - first_blocks;
