@@ -20,7 +20,9 @@ def refusal() -> str | None:
         return None
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         version = importlib.metadata.version("torch-neuronx")
-        return f"AWS's package torch-neuronx {version} is installed; set OPENTRN=1 to use opentrn's software model instead"
+        return (
+            f"AWS's package torch-neuronx {version} is installed; set OPENTRN=1 to use opentrn's software model instead"
+        )
     if glob.glob("/dev/neuron*"):
         return "this machine has a Neuron device; set OPENTRN=1 to use opentrn's software model instead"
     return None

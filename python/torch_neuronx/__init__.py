@@ -1,8 +1,8 @@
 """The names that scripts written for AWS's TorchNeuron import; everything is opentrn's own software model."""
 
-import torch
-
 from opentrn import autoload as _autoload_module
+
+import torch
 
 if not hasattr(torch, "neuron"):
     # Autoloading was off (TORCH_DEVICE_BACKEND_AUTOLOAD=0): the import of this module asks for the device.

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "torch/copy.h"
 #include "torch/device.h"
 #include "torch/dynamic.h"
 #include "torch/fallback.h"
@@ -265,6 +266,7 @@ std::vector<std::string> registration_problems() { return problems(); }
 
 void clear_prepared() {
   for (OperatorState* state : states()) state->table.clear();
+  clear_prepared_copies();
 }
 
 }  // namespace opentrn::bridge

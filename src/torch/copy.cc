@@ -201,6 +201,8 @@ void copy_on_device(c10::TensorImpl& dst, c10::TensorImpl& src, int32_t origin) 
   launch(*prepared, operands, origin, none);
 }
 
+void clear_prepared_copies() { copies().clear(); }
+
 void copy_bytes(int index, void* dst, const void* src, int64_t bytes) {
   if (!bytes) return;
   auto over = [&](void* address, int64_t offset, int64_t count, c10::ScalarType type) {

@@ -16,4 +16,7 @@ at::Tensor to_cpu(const at::Tensor& tensor);
 // A copy on the device.
 at::Tensor to_device(const at::Tensor& tensor, int device);
 
+// Forgets the prepared copies (settings have changed).
+void clear_prepared_copies();
+
 }  // namespace opentrn::bridge

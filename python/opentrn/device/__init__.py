@@ -3,9 +3,9 @@
 import types
 from typing import Any
 
-import torch
 from torch._utils import _get_device_index as _torch_device_index
 
+import torch
 from opentrn import _torch as _bridge
 from opentrn.device import memory
 from opentrn.device.memory import (

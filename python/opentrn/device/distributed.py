@@ -1,7 +1,6 @@
 """`init_process_group("neuron")`: registers the c10d backend. This version supports one rank."""
 
 
-
 def _create(store: object, rank: int, size: int, timeout: object) -> object:
     from opentrn import _torch as bridge
 
@@ -15,5 +14,3 @@ def register_backend() -> None:
         return
     # A list: a string would be taken for a list of one-letter device names.
     dist.Backend.register_backend("neuron", _create, devices=["neuron"])
-
-

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-
 from opentrn import _torch as _bridge
 
 

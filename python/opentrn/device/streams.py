@@ -3,7 +3,6 @@
 from typing import Any
 
 import torch
-
 from opentrn import _torch as _bridge
 
 

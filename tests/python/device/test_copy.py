@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 import torch
 
 DEVICE = "neuron"

@@ -3,9 +3,9 @@
 import warnings
 
 import pytest
-import torch
-
 from opentrn import _torch as bridge
+
+import torch
 
 DEVICE = "neuron"
 

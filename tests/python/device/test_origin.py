@@ -2,9 +2,9 @@
 
 import inspect
 
-import torch
-
 from opentrn import _torch as bridge
+
+import torch
 
 DEVICE = "neuron"
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 import torch
 from torch import nn
 
@@ -39,7 +40,7 @@ def test_torch_neuronx_has_the_names_scripts_import():
     assert "aten::add.Tensor" in torch_neuronx.get_executed_ops()
     assert torch_neuronx.get_fallback_ops() == []
     assert torch_neuronx.device_count() == torch.neuron.device_count()
-    with pytest.raises(ValueError, match="Invalid device id: 99. Valid range is 0 to"):
+    with pytest.raises(ValueError, match=r"Invalid device id: 99\. Valid range is 0 to"):
         torch_neuronx.set_device(99)
     with pytest.raises(ValueError, match="Expected neuron device, got cpu"):
         torch_neuronx.set_device("cpu")

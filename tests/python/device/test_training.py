@@ -3,8 +3,9 @@
 import os
 
 import pytest
-import torch
 import torch.nn.functional as F
+
+import torch
 from torch import nn
 
 DEVICE = "neuron"
@@ -34,14 +35,14 @@ def losses(device: str, make_optimizer, steps: int = 4) -> list[float]:
 
 @pytest.mark.parametrize("options", [{}, {"foreach": True}, {"foreach": False}, {"fused": True}], ids=str)
 def test_adamw(options):
-    make = lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1, **options)  # noqa: E731
+    make = lambda p: torch.optim.AdamW(p, lr=1e-2, weight_decay=0.1, **options)
     assert losses(DEVICE, make) == pytest.approx(losses("cpu", make), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop", "Adagrad"])
 def test_other_optimizers(name):
     options = {"momentum": 0.9} if name == "SGD" else {}
-    make = lambda p: getattr(torch.optim, name)(p, lr=1e-2, **options)  # noqa: E731
+    make = lambda p: getattr(torch.optim, name)(p, lr=1e-2, **options)
     assert losses(DEVICE, make) == pytest.approx(losses("cpu", make), rel=1e-5)
 
 
