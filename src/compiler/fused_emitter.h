@@ -42,6 +42,8 @@ class FusedEmitter {
 
   // ---- plan ---------------------------------------------------------------------------------------------------
   void plan();
+  void fit();
+  bool widen_outputs();
 
   int64_t capacity() const { return b_.free_bytes(isa::Memory::sbuf); }
 

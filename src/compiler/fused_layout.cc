@@ -77,6 +77,39 @@ int inner_dimension(const Fused& fused) {
 
 }  // namespace
 
+namespace {
+
+// The dimension to lay on partitions: the one that costs least by an estimate of transfers (one descriptor per contiguous
+// run, see docs/chips-and-costs.md) and of the vector engine (one element per partition and cycle).
+int map_partition(const Fused& fused, int inner, int64_t budget) {
+  constexpr double kDescriptorNs = 107.5 / 16, kBytesPerNs = 368, kElementNs = 1;
+  double accesses = static_cast<double>(fused.outputs.size()), operations = 1;
+  double elements = 1;
+  for (int64_t size : fused.sizes) elements *= static_cast<double>(size);
+  for (const FusedValue& v : fused.values) {
+    accesses += v.kind == FusedValue::Kind::view;
+    operations += v.kind == FusedValue::Kind::op;
+  }
+  const double bytes = static_cast<double>(widest(fused));
+  int best = inner;
+  double best_ns = 0;
+  for (int d = 0; d < static_cast<int>(fused.sizes.size()); ++d) {
+    const int64_t size = fused.sizes[d];
+    const int64_t run = d == inner ? std::clamp<int64_t>((size + 127) / 128, 1, budget) : std::min(fused.sizes[inner], budget);
+    const double partitions = static_cast<double>(std::min<int64_t>(128, size));
+    const double transfer_ns =
+        accesses * std::max(elements * bytes / kBytesPerNs, elements / static_cast<double>(run) * kDescriptorNs);
+    const double ns = std::max(transfer_ns, operations * elements / partitions * kElementNs);
+    if (d == 0 || ns < best_ns || (ns == best_ns && d == inner)) {
+      best = d;
+      best_ns = ns;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
 FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool whole_rows, bool single_row) {
   FusedLayout layout;
   const int rank = static_cast<int>(fused.sizes.size());
@@ -86,13 +119,7 @@ FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool who
 
   if (fused.reduced == 0) {
     const int inner = inner_dimension(fused);
-    // The partition dimension: the largest other one, or the inner one itself when the others are small.
-    int partition = -1;
-    for (int d = 0; d < rank; ++d)
-      if (d != inner && (partition < 0 || fused.sizes[d] > fused.sizes[partition])) partition = d;
-    const int64_t others = partition < 0 ? 1 : fused.sizes[partition];
-    if (others < 64 && fused.sizes[inner] >= 16 * others) partition = inner;
-    if (partition < 0) partition = inner;
+    const int partition = map_partition(fused, inner, budget);
     layout.partition_dim = partition;
     if (partition != inner) {
       layout.chunk_dim = inner;
@@ -128,8 +155,11 @@ FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool who
           (size_of(v.dtype) == 2 || size_of(v.dtype) == 4) && fused.sizes[layout.partition_dim] > 1)
         layout.transposed = true;
 
-  // Other dimensions become free dimensions of the tile while they fit (at most four with rows and chunk).
+  // Other dimensions become free dimensions of the tile while they fit (at most four with rows and chunk). A
+  // contiguous dimension that lies on partitions comes first: its rows are the runs that a transfer moves.
   int64_t used = layout.chunk;
+  if (layout.chunk_dim < 0 && layout.partition_dim >= 0)
+    used = std::clamp<int64_t>((fused.sizes[layout.partition_dim] + 127) / 128, 1, budget);
   std::vector<int> rest;
   for (int d = rank; d-- > 0;)
     if (d != layout.partition_dim && d != layout.chunk_dim) rest.push_back(d);
@@ -152,6 +182,7 @@ FusedLayout choose_layout(const Fused& fused, int64_t row_bytes_budget, bool who
   if (layout.partition_dim >= 0 && !layout.transposed) {
     const int64_t size = fused.sizes[layout.partition_dim];
     const bool reduced_loop = std::any_of(layout.loops.begin(), layout.loops.end(), reduced);
+    if (layout.chunk_dim < 0) used = std::max<int64_t>(1, used / std::clamp<int64_t>((size + 127) / 128, 1, budget));
     if (!reduced_loop) layout.rows = std::clamp<int64_t>(budget / used, 1, (size + 127) / 128);
   }
   return layout;

@@ -27,24 +27,52 @@ constexpr int64_t kLargestTile = 4096, kSmallestTile = 256;
 }  // namespace
 
 void FusedEmitter::plan() {
+  fit();
+  if (widen_outputs()) fit();
+}
+
+// Chooses the layout with the largest tiles that SBUF holds.
+void FusedEmitter::fit() {
   count_uses();
   absorb();
   bool single_row = false;
   for (size_t v = 0; v < f_.values.size(); ++v)
     single_row |= f_.values[v].kind == Kind::reduce && accumulates_in_place(static_cast<int>(v));
-  int64_t budget = kLargestTile;
-  for (;; budget /= 2) {
-    layout_ = choose_layout(f_, budget, /*whole_rows=*/true, single_row);
-    plan_loops();
-    if (tile_bytes_total(false) <= capacity()) break;
-    if (reduces()) {
-      layout_ = choose_layout(f_, budget, /*whole_rows=*/false, single_row);
+  for (int64_t budget = kLargestTile;; budget /= 2) {
+    for (const bool whole_rows : {true, false}) {
+      if (!whole_rows && !reduces()) continue;
+      layout_ = choose_layout(f_, budget, whole_rows, single_row);
       plan_loops();
-      if (tile_bytes_total(false) <= capacity()) break;
+      if (tile_bytes_total(false) <= capacity()) return;
     }
     if (budget <= kSmallestTile / 16)
       throw Unsupported(fmt::format("fused kernel of {} values does not fit into SBUF", f_.values.size()));
   }
+}
+
+// A transfer reads SBUF in contiguous runs. A value that is broadcast along the innermost dimension of a result is
+// written out along it first.
+bool FusedEmitter::widen_outputs() {
+  const int inner = layout_.chunk_dim >= 0 ? layout_.chunk_dim : layout_.partition_dim;
+  if (inner < 0 || (layout_.chunk_dim < 0 && layout_.rows == 1)) return false;
+  bool widened = false;
+  for (FusedOutput& o : f_.outputs) {
+    const FusedValue& x = value(o.value);
+    if ((x.varies >> inner & 1) || o.strides[inner] == 0 || (reduces() && !is_reduced(inner))) continue;
+    FusedValue wide = x;
+    if (!scalar_form(o.value)) {
+      wide = FusedValue();
+      wide.op = Op::rounded;
+      wide.dtype = x.dtype;
+      wide.operands = {o.value};
+      wide.origin = x.origin;
+    }
+    wide.varies = x.varies | uint64_t{1} << inner;
+    f_.values.push_back(wide);
+    o.value = static_cast<int>(f_.values.size()) - 1;
+    widened = true;
+  }
+  return widened;
 }
 
 void FusedEmitter::plan_loops() {

@@ -88,7 +88,8 @@ Scalar FusedEmitter::scalar_operand(int v) const {
 void FusedEmitter::scalar_tile(int v) {
   const Tile tile = take(v);
   set(v, tile);
-  b_.fill(engine_value(v) ? Engine::vector : Engine::gpsimd, operand(v, 0, partitions_for(0)), scalar_operand(v));
+  b_.fill(engine_value(v) ? Engine::vector : Engine::gpsimd, operand(v, value(v).varies, partitions_for(value(v).varies)),
+          scalar_operand(v));
 }
 
 void FusedEmitter::index_program(int v) {

@@ -18,6 +18,8 @@ using graph::ValueId;
 // A reduction with fewer results than this leaves most partitions idle.
 constexpr int64_t kFewResults = 128;
 constexpr int64_t kLongReduction = 4096;
+// A reduction of this many elements per result, not along the innermost dimension, is a chain of element-wise operations.
+constexpr int64_t kShortReduction = 8;
 // Longest row that a selection keeps in SBUF.
 constexpr int64_t kLongestRow = 8192;
 
@@ -130,6 +132,7 @@ class Simplifier {
     std::vector<bool> gone(shape.size(), false);
     for (int64_t d : dims) gone[d] = true;
     for (size_t d = 0; d < shape.size(); ++d) (gone[d] ? reduced : kept) *= shape[d];
+    if (reduced > 1 && reduced <= kShortReduction && kept >= kFewResults && !gone.back()) return unrolled(op, x, dims, result_shape);
     if (kept == 0 || reduced == 0 || kept >= kFewResults || reduced < kLongReduction)
       return b_.reshape(b_.reduce(op, x, dims), result_shape);
     std::sort(dims.begin(), dims.end());
@@ -172,13 +175,38 @@ class Simplifier {
     ValueId total = b_.reduce(op, partial, {at}, false);
     if (whole < n) {
       const ValueId rest = b_.reduce(op, part(whole, n), dims, false);
-      const Op combine = op == Op::reduce_sum    ? Op::add
-                         : op == Op::reduce_prod ? Op::multiply
-                         : op == Op::reduce_max  ? Op::maximum
-                         : op == Op::reduce_min  ? Op::minimum
-                         : op == Op::reduce_and  ? Op::logical_and
-                                                 : Op::logical_or;
-      total = b_.binary(combine, total, rest);
+      total = b_.binary(combination(op), total, rest);
+    }
+    return b_.reshape(total, result_shape);
+  }
+
+  static Op combination(Op op) {
+    switch (op) {
+      case Op::reduce_sum: return Op::add;
+      case Op::reduce_prod: return Op::multiply;
+      case Op::reduce_max: return Op::maximum;
+      case Op::reduce_min: return Op::minimum;
+      case Op::reduce_and: return Op::logical_and;
+      default: return Op::logical_or;
+    }
+  }
+
+  // One slice for every position of the reduced dimensions, combined element by element.
+  ValueId unrolled(Op op, ValueId x, const std::vector<int64_t>& dims, const Shape& result_shape) {
+    const Shape shape = b_.shape(x);
+    int64_t count = 1;
+    for (int64_t d : dims) count *= shape[d];
+    ValueId total = -1;
+    for (int64_t k = 0; k < count; ++k) {
+      std::vector<int64_t> starts(shape.size(), 0), limits = shape, ones(shape.size(), 1);
+      int64_t rest = k;
+      for (int64_t d : dims) {
+        starts[d] = rest % shape[d];
+        limits[d] = starts[d] + 1;
+        rest /= shape[d];
+      }
+      const ValueId part = b_.slice(x, starts, limits, ones);
+      total = total < 0 ? part : b_.binary(combination(op), total, part);
     }
     return b_.reshape(total, result_shape);
   }

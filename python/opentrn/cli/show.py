@@ -62,6 +62,12 @@ def _program_of(profile: Profile, id: int) -> None:
     _program(program, profile.manifest["chip"]["name"])
 
 
+def _short_origin(origin: str) -> str:
+    """The file's name and its folder are enough to recognise a line; the profile keeps the whole path."""
+    path, separator, rest = origin.partition(" in ")
+    return "/".join(path.split("/")[-1:]) + separator + rest
+
+
 def _summary(profile: Profile, step: int | None, top: int) -> None:
     from rich.markup import escape
     from rich.table import Table
@@ -108,21 +114,14 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
     table = Table(box=None, padding=(0, 2), pad_edge=False)
     for name, justify in (
         ("program", "right"),
-        ("name", "left"),
         ("launches", "right"),
+        ("each", "right"),
         ("time", "right"),
         ("share", "right"),
-        ("each", "right"),
-        ("tensor", "right"),
-        ("vector", "right"),
-        ("scalar", "right"),
-        ("gpsimd", "right"),
-        ("DMA", "right"),
-        ("most often called at", "left"),
+        ("busiest", "left"),
+        ("name, and where it is called most often", "left"),
     ):
-        table.add_column(
-            name, justify=justify, overflow="fold" if name == "name" else "ellipsis", no_wrap=name != "name"
-        )
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=not name.startswith("name"))
     order = []
     for index, id in enumerate(column["id"]):
         mine = is_program & (program_ids == id)
@@ -133,18 +132,17 @@ def _summary(profile: Profile, step: int | None, top: int) -> None:
             continue
         core_ns = max(column["duration_ns"][index] * column["cores"][index], 1)
         codes, counts = np.unique(origins[mine], return_counts=True)
+        units = {e: column[f"{e}_busy_ns"][index] / core_ns for e in ("tensor", "vector", "scalar", "gpsimd", "dma")}
+        busiest = max(units, key=units.get)
+        origin = origin_names[codes[counts.argmax()]]
         table.add_row(
             str(column["id"][index]),
-            escape(labels[index]),
             f"{int(mine.sum()):,}",
+            time_text(column["duration_ns"][index] * 1e3),
             time_text(spent * 1e3),
             f"{spent / total:.1%}",
-            time_text(column["duration_ns"][index] * 1e3),
-            *(
-                f"{column[f'{e}_busy_ns'][index] / core_ns:.0%}"
-                for e in ("tensor", "vector", "scalar", "gpsimd", "dma")
-            ),
-            escape(origin_names[codes[counts.argmax()]]),
+            f"{'DMA' if busiest == 'dma' else busiest} {units[busiest]:.0%}",
+            escape(labels[index]) + (f"  [dim]{escape(origin)}[/]" if origin else ""),
         )
     out.print(table)
     if len(order) > top:
