@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "cost/conformance.h"
 #include "cost/cost.h"
 #include "exec/interpreter.h"
 #include "isa/mutate.h"
@@ -279,6 +280,22 @@ void bind_programs(nb::module_& module) {
       }, nb::arg("core"), nb::arg("instruction"), nb::arg("chip"))
       .def("run", &run_program, nb::arg("chip"), nb::arg("arrays"), nb::arg("scalars") = nb::list(),
            "Executes the program on NumPy arrays: inputs, then the outputs that alias no input, in the program's order.");
+  auto rows = [](const std::vector<cost::Conformance>& found) {
+    nb::list list;
+    for (const cost::Conformance& row : found) {
+      nb::dict d;
+      d["name"] = row.name;
+      d["model_ns"] = row.model_ns;
+      d["law_ns"] = row.law_ns;
+      d["source"] = row.source;
+      d["note"] = row.note;
+      list.append(d);
+    }
+    return list;
+  };
+  module.def("instruction_conformance", [rows](const spec::Chip& chip) { return rows(cost::instruction_conformance(chip)); },
+             nb::arg("chip"), "Isolated instructions: the model beside the public laws.");
+  module.def("dma_conformance", [rows](const spec::Chip& chip) { return rows(cost::dma_conformance(chip)); }, nb::arg("chip"));
   module.def("simd_target", &exec::simd_target, "Name of the SIMD target in use.");
 }
 
