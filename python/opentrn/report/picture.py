@@ -15,6 +15,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> bool:
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import MaxNLocator
 
     compare = report.get("compare")
     rows = 2 if compare else 1
@@ -39,7 +40,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> bool:
         )
     top.plot(steps, values, color="#c1440e", lw=1.6, label=f"neuron ({report['chip']['name']} model)")
     top.set_ylabel("loss")
-    top.set_title(f"{report['script']}: {len(report['steps'])} steps", fontsize=11, loc="left")
+    top.set_title(f"{pathlib.Path(report['script']).name}: {len(report['steps'])} steps", fontsize=11, loc="left")
     top.legend(frameon=False)
     if compare:
         below = axes[1][0]
@@ -54,6 +55,7 @@ def draw(report: dict[str, Any], path: pathlib.Path) -> bool:
         )
         below.set_ylabel("relative\ndifference")
     axes[-1][0].set_xlabel("optimizer step")
+    axes[-1][0].xaxis.set_major_locator(MaxNLocator(integer=True))
     for axis in axes[:, 0]:
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
