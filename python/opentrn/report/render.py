@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pathlib
 from typing import Any
 
 from rich.console import Console
@@ -147,7 +148,7 @@ def _compare_table(compare: dict[str, Any]) -> Table:
 
 def render(report: dict[str, Any], console: Console) -> None:
     chip = report["chip"]
-    title = f"opentrn · {report['script']} · {chip['name']}, LNC={chip['lnc']}, {report['mode']}"
+    title = f"opentrn · {pathlib.Path(report['script']).name} · {chip['name']}, LNC={chip['lnc']}, {report['mode']}"
     console.print()
     console.rule(title, style="dim", align="left")
     if report["stopped"]:
