@@ -8,6 +8,12 @@
 #include "base/error.h"
 
 namespace opentrn::compiler {
+namespace {
+
+// A selection passes over its row once for every element it finds; beyond this many steps per row that is no method.
+constexpr int64_t kMostSelectionSteps = int64_t{1} << 23;
+
+}  // namespace
 
 void Planner::flush() {
   if (open_) {
@@ -289,6 +295,9 @@ void Planner::top_k(ValueId id, const View& target) {
   task.in = transposed(task.in, last);
   task.k = chosen.op == Op::sort ? task.in.shape.back() : chosen.integer;
   task.descending = chosen.op == Op::top_k || (chosen.integer & 1) != 0;
+  if (task.k * task.in.shape.back() > kMostSelectionSteps)
+    throw Unsupported(fmt::format("{} of the {} best of {}: selection takes a pass over the row for each",
+                                  graph::name_of(chosen.op), task.k, task.in.shape.back()));
   auto place = [&](ValueId v) {
     if (v == id) return target;
     const View view = destinations_[v] ? *destinations_[v] : scratch(g_.type(v));
