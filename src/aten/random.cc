@@ -196,10 +196,10 @@ Values multinomial(Call& c) {
 std::vector<Entry> random() {
   return {
       {"aten::uniform", uniform}, {"aten::rand", uniform}, {"aten::rand_like", uniform},
-      {"aten::normal", normal}, {"aten::normal_functional", normal}, {"aten::normal.Tensor_float", normal},
+      {"aten::normal_functional", normal}, {"aten::normal.Tensor_float", normal},
       {"aten::normal.float_Tensor", normal}, {"aten::normal.Tensor_Tensor", normal}, {"aten::normal.float_float", normal},
       {"aten::randn", normal}, {"aten::randn_like", normal},
-      {"aten::bernoulli", bernoulli}, {"aten::bernoulli.p", bernoulli}, {"aten::bernoulli.float", bernoulli},
+      {"aten::bernoulli", bernoulli}, {"aten::bernoulli.p", bernoulli},
       {"aten::bernoulli.Tensor", bernoulli}, {"aten::native_dropout", native_dropout},
       {"aten::native_dropout_backward", native_dropout_backward},
       {"aten::random", random_integers}, {"aten::random.to", random_integers}, {"aten::random.from", random_integers},
