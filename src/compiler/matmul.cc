@@ -158,15 +158,20 @@ class Emitter {
 
   void load_rows(const MatrixView& x, const Chunk& chunk, const Index& base, const Segment& s, int64_t columns,
                  Queue queue) {
-    const auto part = [&](int64_t first_tile, int64_t partitions, int64_t blocks, int64_t q) {
+    const auto part = [&](int64_t first_tile, int64_t partitions, int64_t blocks, int64_t q, int64_t partition = 0) {
       const auto dim = [](int64_t stride, int64_t count) { return Dim{stride, static_cast<int32_t>(count)}; };
       b_.dma(b_.at(chunk.tile, p_.compute, partitions,
-                   {dim(q * columns, blocks), dim(columns, q), dim(1, columns)}, Index(first_tile * columns)),
-             b_.hbm(x.buffer, x.dtype, base + Index(first_tile * 128 * x.row_stride), partitions, q * x.row_stride,
-                    {dim(128 * q * x.row_stride, blocks), dim(x.row_stride, q), dim(x.column_stride, columns)}),
+                   {dim(q * columns, blocks), dim(columns, q), dim(1, columns)}, Index(first_tile * columns), partition),
+             b_.hbm(x.buffer, x.dtype, base + Index((first_tile * 128 + partition * q) * x.row_stride), partitions,
+                    q * x.row_stride, {dim(128 * q * x.row_stride, blocks), dim(x.row_stride, q), dim(x.column_stride, columns)}),
              queue);
     };
-    if (s.blocks > 0) return part(0, s.partitions, s.blocks, plan_.rows_per_partition);
+    if (s.blocks > 0) {
+      // Beside a transposed operand, which comes in pieces, this one comes in halves: transfers of both take turns.
+      const int64_t half = plan_.rows_per_partition == 2 && s.partitions == 128 ? 64 : s.partitions;
+      for (int64_t p = 0; p < s.partitions; p += half) part(0, half, s.blocks, plan_.rows_per_partition, p);
+      return;
+    }
     const int64_t full = s.tail_rows / 128, rest = s.tail_rows % 128;
     if (full > 0) part(0, 128, full, 1);
     if (rest > 0) part(full, rest, 1, 1);
@@ -242,7 +247,8 @@ class Emitter {
                const Index& out) {
     const int64_t m_tiles = (group.rows + 127) / 128;
     const std::vector<int64_t> widths = even_pieces(group.columns, plan_.tile_n);
-    const size_t half = (widths.size() + 1) / 2;
+    // Blocks that overlap in n write the same results twice: rows always go through the same queue.
+    const size_t half = plan_.n.step < plan_.n.size ? widths.size() : (widths.size() + 1) / 2;
     std::vector<Product> products;
     for (int64_t m = 0; m < m_tiles; ++m) {
       int64_t column = 0;

@@ -240,7 +240,7 @@ struct Estimator {
   }
 };
 
-std::vector<Blocks> partitions_of_n(int64_t n, int64_t tiles, int64_t tile_n) {
+std::vector<Blocks> partitions_of_n(int64_t n, int64_t tiles, int64_t tile_n, int64_t banks) {
   const int64_t limit = tiles * tile_n;
   std::vector<Blocks> result;
   if (n <= limit) return {{n, n, 1, 0}};
@@ -248,6 +248,8 @@ std::vector<Blocks> partitions_of_n(int64_t n, int64_t tiles, int64_t tile_n) {
   for (int64_t blocks = ceil_div(n, limit); blocks <= ceil_div(n, limit) + 2; ++blocks)
     for (int64_t size = ceil_div(n, blocks); size <= limit; ++size)
       if ((n - size) % (blocks - 1) == 0) {
+        // Overlapping rows of one stationary tile leave PSUM through one engine, which has half of the banks.
+        if (size * blocks > n && 2 * tiles > banks) break;
         result.push_back({size, (n - size) / (blocks - 1), blocks, 0});
         break;
       }
@@ -354,7 +356,7 @@ MatmulPlan plan_matmul(const MatmulProblem& p, const spec::Chip& chip, int64_t s
   for (int64_t n_tiles = 1; n_tiles <= banks; ++n_tiles) {
     if (n_tiles > 1 && (n_tiles - 1) * plan.tile_n >= p.n) break;
     plan.group_m = std::min(banks / n_tiles, m_tiles);
-    for (const Blocks& n : partitions_of_n(p.n, n_tiles, plan.tile_n)) {
+    for (const Blocks& n : partitions_of_n(p.n, n_tiles, plan.tile_n, banks)) {
       plan.n = n;
       plan.resident = true;
       for (int64_t chunks : {4, 7}) {
