@@ -24,11 +24,13 @@ Values vdot(Call& c) {
 
 // beta * self + alpha * product; the product is not rounded before the sum. beta = 0 ignores self, NaN included.
 Values plus_product(Call& c, Value product) {
-  const DType wide = opmath(c.results[0].dtype);
-  if (!number_is(c, "alpha", 1)) product = product * Value(c.b, c.number("alpha", wide));
+  auto times = [&](Value x, const char* factor) {
+    return Value(c.b, arithmetic(c.b, Op::multiply, x.id, c.number(factor, x.dtype())));
+  };
+  if (!number_is(c, "alpha", 1)) product = times(product, "alpha");
   if (number_is(c, "beta", 0)) return {c.to_result(product.id)};
   Value self = input(c, "self", c.results[0].dtype);
-  if (!number_is(c, "beta", 1)) self = self * Value(c.b, c.number("beta", wide));
+  if (!number_is(c, "beta", 1)) self = times(self, "beta");
   return {c.to_result(arithmetic(c.b, Op::add, product.id, self.id))};
 }
 

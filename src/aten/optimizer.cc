@@ -50,7 +50,15 @@ class Step {
   Values stored_grads;
 };
 
-void append(Values& all, const Values& more) { all.insert(all.end(), more.begin(), more.end()); }
+Values joined(const std::vector<Values>& lists) {
+  Values all;
+  for (const Values& list : lists)
+    for (ValueId value : list) all.push_back(value);
+  return all;
+}
+
+// The results of a list that the schema marks as mutated but that stays as it is.
+Values unchanged(const Call& c, const char* list) { return Values(c.tensors(list).size(), -1); }
 
 // 1 - beta^step without the cancellation that f32 suffers when beta is close to 1.
 Value bias_correction(Value step, double beta) {
@@ -86,12 +94,8 @@ Values adam(Call& c) {
     exp_avgs.push_back(s.kept("exp_avgs", i, exp_avg));
     exp_avg_sqs.push_back(s.kept("exp_avg_sqs", i, exp_avg_sq));
   }
-  Values results = params;
-  append(results, s.grads());
-  append(results, exp_avgs);
-  append(results, exp_avg_sqs);
-  append(results, amsgrad ? maxima : Values(c.tensors("max_exp_avg_sqs").size(), -1));
-  return results;
+  if (!amsgrad) maxima = unchanged(c, "max_exp_avg_sqs");
+  return joined({params, s.grads(), exp_avgs, exp_avg_sqs, maxima});
 }
 
 Values sgd(Call& c) {
@@ -113,10 +117,8 @@ Values sgd(Call& c) {
     }
     params.push_back(s.kept("self", i, param - grad * s.number("lr", wide)));
   }
-  Values results = params;
-  append(results, s.grads());
-  append(results, moves ? buffers : Values(c.tensors("momentum_buffer_list").size(), -1));
-  return results;
+  if (!moves) buffers = unchanged(c, "momentum_buffer_list");
+  return joined({params, s.grads(), buffers});
 }
 
 Values adagrad(Call& c) {
@@ -134,11 +136,9 @@ Values adagrad(Call& c) {
     params.push_back(s.kept("self", i, param - rate * grad / (sqrt(sum) + s.number("eps", wide))));
     sums.push_back(s.kept("state_sums", i, sum));
   }
-  Values results = params;
-  append(results, s.grads());
-  append(results, sums);
-  if (c.op == "aten::_fused_adagrad_") append(results, Values(s.count, -1));  // state_steps, marked but not changed
-  return results;
+  // The schema without tensor_lr marks state_steps, too.
+  const Values steps = c.op == "aten::_fused_adagrad_" ? unchanged(c, "state_steps") : Values();
+  return joined({params, s.grads(), sums, steps});
 }
 
 // Unscales gradients and raises found_inf when one of them was not finite.

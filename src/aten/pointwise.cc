@@ -86,6 +86,35 @@ Values signbit(Call& c) {
   return {c.to_result((x.constant(1).binary(Op::copysign, x) < 0.0).id)};
 }
 
+Values sinc(Call& c) {
+  constexpr double kPi = 3.14159265358979323846;
+  const Value x = input(c, "self", c.results[0].dtype), y = x * kPi;
+  return {c.to_result(select(equal(x, 0.0), 1.0, y.unary(Op::sin) / y).id)};
+}
+
+Values entropy(Call& c) {  // -x log(x), 0 at 0 and -inf below
+  const Value x = input(c, "self", c.results[0].dtype);
+  const Value inside = select(equal(x, 0.0), 0.0, select(x < 0.0, -std::numeric_limits<double>::infinity(), -x * log(x)));
+  return {c.to_result(select(x.unary(Op::is_nan), x, inside).id)};
+}
+
+Values logit(Call& c) {
+  Value x = input(c, "self", c.results[0].dtype);
+  if (c.has("eps")) {
+    const Value eps(c.b, c.number("eps", x.dtype()));
+    x = maximum(minimum(x, 1.0 - eps), eps);
+  }
+  return {c.to_result(log(x / (1.0 - x)).id)};
+}
+
+Values logit_backward(Call& c) {
+  const DType dtype = c.results[0].dtype;
+  const Value x = input(c, "self", dtype), grad = input(c, "grad_output", dtype), slope = grad / (x * (1.0 - x));
+  if (!c.has("eps")) return {c.to_result(select(x < 0.0 || x > 1.0, std::nan(""), slope).id)};
+  const Value eps(c.b, c.number("eps", x.dtype()));
+  return {c.to_result(select(x < eps || x > 1.0 - eps, 0.0, slope).id)};
+}
+
 Values frac(Call& c) {
   const Value x = input(c, "self", c.results[0].dtype);
   return {c.to_result((x - x.unary(Op::trunc)).id)};
@@ -168,11 +197,35 @@ Values logaddexp(Call& c) {
   return {c.to_result(select(abs(x).unary(Op::is_inf) && equal(x, y), x, sum).id)};
 }
 
-Values xlogy(Call& c) {
+// x * f(y), where x = 0 gives 0 unless y is NaN.
+Values times_logarithm(Call& c, Op logarithm) {
   const DType dtype = math_type(c);
   const Value x = input(c, "self", dtype), y = input(c, "other", dtype);
-  const Value product = select(equal(x, 0.0), 0.0, x * log(y));
+  const Value product = select(equal(x, 0.0), 0.0, x * y.unary(logarithm));
   return {c.to_result(select(y.unary(Op::is_nan), y, product).id)};
+}
+
+Values xlogy(Call& c) { return times_logarithm(c, Op::log); }
+Values xlog1py(Call& c) { return times_logarithm(c, Op::log1p); }
+
+// On the format of the operands themselves, which are not widened.
+Values nextafter(Call& c) {
+  return {c.to_result(c.b.binary(Op::nextafter, c.tensor_as("self", c.compute), c.tensor_as("other", c.compute)))};
+}
+
+Values logaddexp2(Call& c) {
+  constexpr double kLog2e = 1.44269504088896340736;
+  const DType dtype = math_type(c);
+  const Value x = input(c, "self", dtype), y = input(c, "other", dtype);
+  const Value sum = maximum(x, y) + log1p((-abs(x - y)).unary(Op::exp2)) * kLog2e;
+  return {c.to_result(select(abs(x).unary(Op::is_inf) && equal(x, y), x, sum).id)};
+}
+
+Values heaviside(Call& c) {
+  const DType dtype = math_type(c);
+  const Value x = input(c, "self", dtype), at_zero = input(c, "values", dtype);
+  if (x.dtype() == DType::boolean) return {c.to_result((x || at_zero).id)};
+  return {c.to_result(select(equal(x, 0.0), at_zero, (x > 0.0).convert(x.dtype())).id)};
 }
 
 // ---- three operands
@@ -266,7 +319,8 @@ std::vector<Entry> pointwise() {
       {"aten::sgn", exact<Op::sign>}, {"aten::floor", exact<Op::floor>}, {"aten::ceil", exact<Op::ceil>},
       {"aten::trunc", exact<Op::trunc>}, {"aten::round", exact<Op::round_nearest_even>},
       {"aten::round.decimals", round_decimals}, {"aten::frac", frac}, {"aten::rad2deg", angle_unit<true>},
-      {"aten::deg2rad", angle_unit<false>}, {"aten::positive", exact<Op::rounded>},
+      {"aten::deg2rad", angle_unit<false>}, {"aten::sinc", sinc}, {"aten::special_entr", entropy}, {"aten::logit", logit},
+      {"aten::logit_backward", logit_backward}, {"aten::positive", exact<Op::rounded>},
       {"aten::exp", function<Op::exp>}, {"aten::exp2", function<Op::exp2>}, {"aten::expm1", function<Op::expm1>},
       {"aten::log", function<Op::log>}, {"aten::log2", function<Op::log2>}, {"aten::log10", function<Op::log10>},
       {"aten::log1p", function<Op::log1p>}, {"aten::sqrt", function<Op::sqrt>}, {"aten::rsqrt", function<Op::rsqrt>},
@@ -298,7 +352,9 @@ std::vector<Entry> pointwise() {
       {"aten::fmax", binary<Op::fmax>}, {"aten::fmin", binary<Op::fmin>}, {"aten::atan2", binary<Op::atan2>},
       {"aten::hypot", binary<Op::hypot>}, {"aten::copysign.Tensor", binary<Op::copysign>},
       {"aten::copysign.Scalar", binary<Op::copysign>}, {"aten::logaddexp", logaddexp}, {"aten::xlogy.Tensor", xlogy},
-      {"aten::xlogy.Scalar_Other", xlogy}, {"aten::xlogy.Scalar_Self", xlogy},
+      {"aten::xlogy.Scalar_Other", xlogy}, {"aten::xlogy.Scalar_Self", xlogy}, {"aten::special_xlog1py", xlog1py},
+      {"aten::special_xlog1py.other_scalar", xlog1py}, {"aten::special_xlog1py.self_scalar", xlog1py},
+      {"aten::logaddexp2", logaddexp2}, {"aten::heaviside", heaviside}, {"aten::nextafter", nextafter},
 
       {"aten::eq.Tensor", compare<Op::compare_eq>}, {"aten::eq.Scalar", compare<Op::compare_eq>},
       {"aten::ne.Tensor", compare<Op::compare_ne>}, {"aten::ne.Scalar", compare<Op::compare_ne>},
