@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 #define OPENTRN_EMULATED 0
 #endif
 // Targets whose MulAdd rounds once.
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || (HWY_TARGET == HWY_NEON && HWY_ARCH_ARM_A64)
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || (HWY_ARCH_ARM_A64 && !OPENTRN_EMULATED)
 #define OPENTRN_FUSED 1
 #else
 #define OPENTRN_FUSED 0

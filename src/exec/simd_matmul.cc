@@ -20,7 +20,7 @@ namespace {
 // Rows x vectors of accumulators that fit the register file beside the moving row and one broadcast value.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kRows = 14, kVectors = 2;
-#elif HWY_TARGET == HWY_NEON
+#elif HWY_ARCH_ARM_A64 && !OPENTRN_EMULATED
 constexpr int kRows = 6, kVectors = 4;
 #elif OPENTRN_EMULATED
 constexpr int kRows = 4, kVectors = 4;
