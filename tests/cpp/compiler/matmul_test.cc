@@ -178,8 +178,8 @@ TEST(Matmul, MixedTypesMultiplyInF32) {
 }
 
 TEST(Matmul, SmallestShapes) {
-  for (int64_t m : {1, 2, 129})
-    for (int64_t n : {1, 3, 513})
+  for (int64_t m : {1, 129})
+    for (int64_t n : {1, 3, 300})
       for (int64_t k : {1, 127, 257})
         for (int layout = 0; layout < 4; ++layout) {
           MatmulCase c = shape(m, n, k);
@@ -191,7 +191,7 @@ TEST(Matmul, SmallestShapes) {
 }
 
 TEST(Matmul, RaggedTiles) {
-  for (auto [m, n, k] : {std::array<int64_t, 3>{1025, 130, 129}, {130, 1100, 385}, {257, 1537, 200}, {640, 640, 640}}) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{1025, 130, 129}, {130, 1100, 257}, {129, 1537, 130}}) {
     SCOPED_TRACE(fmt::format("{} x {} x {}", m, n, k));
     expect_product(shape(m, n, k), trn2());
   }
@@ -201,7 +201,7 @@ TEST(Matmul, PanelsAndStreams) {
   for (int64_t sbuf : {24576, 65536})
     for (int layout = 0; layout < 4; ++layout) {
       const spec::Chip chip = with_sbuf(sbuf);
-      MatmulCase c = shape(700, 601, 1153);
+      MatmulCase c = shape(400, 300, 641);
       c.lhs_transposed = layout & 1;
       c.rhs_transposed = layout & 2;
       SCOPED_TRACE(fmt::format("{} bytes, layout {}", sbuf, layout));
@@ -269,6 +269,19 @@ TEST(Matmul, TwoCoresShareTheWork) {
 
 TEST(Matmul, OtherChips) {
   for (const char* name : {"trn1", "trn3"}) expect_product(shape(300, 600, 300), spec::chip(name));
+}
+
+// Blocks of n that overlap, a last group of one tile, a wide last panel, streaming: proved, not executed.
+TEST(Matmul, LargeProgramsAreSound) {
+  for (auto [m, n, k] : {std::array<int64_t, 3>{3102, 1903, 1177}, {2350, 1641, 2641}, {2049, 2049, 2049}, {100, 20000, 500}})
+    for (int layout = 0; layout < 4; ++layout) {
+      MatmulCase c = shape(m, n, k);
+      c.lhs_transposed = layout & 1;
+      c.rhs_transposed = layout & 2;
+      for (const isa::Finding& finding : isa::check(*program_of(c, trn2()), trn2()))
+        ADD_FAILURE() << fmt::format("{} x {} x {}, layout {}, instruction {}: {}", m, n, k, layout, finding.instruction,
+                                     finding.message);
+    }
 }
 
 TEST(Matmul, ProgramSizeDoesNotGrowWithTheProblem) {
