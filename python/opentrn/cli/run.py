@@ -170,7 +170,10 @@ def _output_folder(options: Options, say) -> pathlib.Path:
 
 def _lock(folder: pathlib.Path):
     """Held until the process ends, however it ends: no stale locks."""
-    handle = open(folder / ".lock", "a+")  # noqa: SIM115  kept open on purpose
+    try:
+        handle = open(folder / ".lock", "a+")  # noqa: SIM115  kept open on purpose
+    except OSError as error:
+        raise UserFault(f"{folder} cannot be written ({error.strerror}): use another --out") from None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -281,9 +284,11 @@ def run(options: Options, torchrun: Torchrun) -> int:
         "seed": 0 if options.compare else None,
     }
     main = _Child(config, environment).run
+    if not main.started and main.status == 2:  # the child has said why in one line
+        return 2
     report: dict[str, Any]
     settings = (main.end or {}).get("settings") or {}
-    lnc = settings.get("lnc") or int(environment.get("NEURON_LOGICAL_NC_CONFIG", chip.lnc_default))
+    lnc = settings.get("lnc") or options.lnc or chip.lnc_default
     if settings.get("chip"):
         chip = find_chip(settings["chip"])
     facts = _chip_facts(chip, lnc)
@@ -299,10 +304,9 @@ def run(options: Options, torchrun: Torchrun) -> int:
     report["files"] = {}
 
     if options.compare and not main.interrupted:
-        with open(out / "cpu-output.txt", "wb") as output:
-            other = _Child(
-                {**config, "device": "cpu", "profile": "off", "clock": "host"}, environment, stdout=output
-            ).run
+        other_config = {**config, "device": "cpu", "profile": "off", "clock": "host"}
+        with _open_or_discard(out / "cpu-output.txt") as output:
+            other = _Child(other_config, environment, stdout=output).run
         theirs = summarise(other, facts)
         report["cpu"] = {k: theirs[k] for k in ("status", "stopped", "wall_s", "losses", "host_s_per_step")}
         report["compare"] = compare(report, theirs)
@@ -321,6 +325,14 @@ def run(options: Options, torchrun: Torchrun) -> int:
         render(report, console(stderr=True))
     lock.close()
     return status
+
+
+def _open_or_discard(path: pathlib.Path):
+    """For output that is nice to have: a full disk does not end the run."""
+    try:
+        return open(path, "wb")
+    except OSError:
+        return open(os.devnull, "wb")
 
 
 def _write_files(report: dict[str, Any], out: pathlib.Path, options: Options, say) -> None:

@@ -161,6 +161,11 @@ def main() -> int:
         import torch  # noqa: F401  loads the device
 
         core = _device_core()
+        try:
+            core.settings()
+        except ValueError as error:  # an environment variable that cannot be right
+            print(f"opentrn: {error}", file=sys.stderr)
+            return 2
         if config["profile"] != "off":
             recording = core.Recording.all if config["profile"] == "all" else core.Recording.last_steps
             core.set_recording(recording, 3)

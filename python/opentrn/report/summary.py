@@ -17,6 +17,7 @@ class Run:
         self.losses: dict[int, float] = {}
         self.end: dict[str, Any] | None = None
         self.profile: dict[str, Any] | None = None
+        self.started = False  # the script itself began
         self.interrupted = False
         self.status: int | None = None
         self.wall_s = 0.0
@@ -31,6 +32,8 @@ class Run:
             self.end = message
         elif kind == "profile":
             self.profile = message
+        elif kind == "start":
+            self.started = True
         elif kind == "interrupted":
             self.interrupted = True
 

@@ -210,6 +210,15 @@ def test_two_runs_do_not_write_one_folder(run, tmp_path):
     assert "is writing out: wait for it, or use another --out" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "variable, value", [("OPENTRN_MODE", "guess"), ("NEURON_LOGICAL_NC_CONFIG", "3"), ("OPENTRN_CHIP", "trn9")]
+)
+def test_impossible_environment(run, variable, value):
+    outcome = run("print('never')", env={variable: value})
+    assert outcome.status == 2 and outcome.out == ""
+    assert value in outcome.err and "Traceback" not in outcome.err
+
+
 def test_torch_upgraded_under_the_bridge(opentrn, monkeypatch, tmp_path):
     from opentrn import build_info
 
