@@ -15,6 +15,9 @@ class Findings {
   void add(int core, int instruction, std::string message) {
     if (items_.size() < kLimit) items_.push_back({core, instruction, std::move(message)});
   }
+  void add(std::vector<Finding> findings) {
+    for (Finding& f : findings) add(f.core, f.instruction, std::move(f.message));
+  }
   bool full() const { return items_.size() >= kLimit; }
   bool empty() const { return items_.empty(); }
   size_t size() const { return items_.size(); }

@@ -18,19 +18,35 @@ bool overlap(const Record& a, const Record& b) {
   int n = 0;
   for (const Step& step : x.set.steps) steps[n++] = {-step.bytes, step.count};
   for (const Step& step : y.set.steps) steps[n++] = step;
-  // A range that both share has one value: only the difference of their coefficients moves them apart.
+  int64_t distance = b.base - a.base;
   for (const Range& range : a.ranges) {
-    int64_t bytes = -range.bytes;
-    for (const Range& other : b.ranges)
-      if (other.instance == range.instance) bytes += other.bytes;
-    steps[n++] = {bytes, range.count};
+    const Range* other = nullptr;
+    for (const Range& r : b.ranges)
+      if (r.entry == range.entry) other = &r;
+    if (other == nullptr) {
+      steps[n++] = {-range.bytes, range.count};
+    } else if (other->instance == range.instance) {
+      // One value: only the difference of the coefficients moves the two apart.
+      steps[n++] = {other->bytes - range.bytes, range.count};
+    } else if (other->bytes == range.bytes && range.count > 1) {
+      // Only the distance between the iterations counts, and the walk has seen it with an earlier iteration.
+      return false;
+    } else if (other->bytes == range.bytes && range.value > 0) {
+      // The same: larger distances were compared with iteration 0; this is the next larger one.
+    } else if (range.count > 1) {
+      // Iterations i and i + d, d at least 1.
+      distance += other->bytes;
+      steps[n++] = {other->bytes - range.bytes, range.count - 1};
+      steps[n++] = {other->bytes, range.count - 1};
+    } else {
+      steps[n++] = {other->bytes, other->count};
+    }
   }
   for (const Range& range : b.ranges) {
     bool shared = false;
-    for (const Range& other : a.ranges) shared |= other.instance == range.instance;
+    for (const Range& other : a.ranges) shared |= other.entry == range.entry;
     if (!shared) steps[n++] = {range.bytes, range.count};
   }
-  const int64_t distance = b.base - a.base;
   return sum_in_interval(steps, n, -y.set.run + 1 - distance, x.set.run - 1 - distance);
 }
 

@@ -36,11 +36,13 @@ struct Access {
   SmallVector<Term, 6> terms;   // one per register
 };
 
-// The address of a loop iteration that stands for many: `count` steps of `bytes`. Accesses of one pass through
-// that iteration (`instance`) share the same value.
+// How an address depends on a loop that is not walked in full: iteration `value` and, where it stands for many, the
+// `count - 1` that follow, `bytes` apart. Accesses of one pass through such an iteration (`instance`) share the same
+// value; a later pass of the same run of the loop (`entry`) has a larger one.
 struct Range {
   int64_t bytes = 0, count = 1;
-  uint32_t instance = 0;
+  uint32_t instance = 0, entry = 0;
+  int64_t value = 0;
 };
 
 // One execution of an access.
@@ -76,7 +78,7 @@ class History {
     if (!list.empty()) {
       Record& newest = list.back();
       if (newest.access == record.access && newest.base == record.base && newest.lane == record.lane &&
-          record.ranges.empty() && newest.ranges.empty()) {
+          record.high == newest.high && single(record) && single(newest)) {
         newest.time = record.time;
         return;
       }
@@ -103,6 +105,11 @@ class History {
   }
 
  private:
+  static bool single(const Record& record) {
+    for (const Range& range : record.ranges)
+      if (range.count > 1) return false;
+    return true;
+  }
   static bool ordered(const Clock& last, const Clock& clock, int lanes) {
     bool all = true;
     for (int l = 0; l < lanes; ++l) all &= last.time[l] <= clock.time[l];

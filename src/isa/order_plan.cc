@@ -42,8 +42,17 @@ Access make_access(const OperandUse& use, const Instruction& i, const std::vecto
   return a;
 }
 
+// How the accesses inside a loop to one memory (a buffer or a pool) depend on the loop's register.
+struct Dependence {
+  Memory memory;
+  int index;
+  int64_t bytes;  // of the first access
+  bool uneven = false, written = false;
+};
+
 // Per loop and outside of all loops: what one pass through the body does.
 struct Effects {
+  std::vector<Dependence> dependences;
   std::vector<int64_t> net;        // per semaphore, real trip counts
   std::vector<int64_t> waits;      // per semaphore, walked iterations
   std::vector<int64_t> rotations;  // per pool, walked iterations
@@ -73,6 +82,18 @@ bool plan_order(const Program& program, int core_index, const std::vector<int>& 
     e.waits.assign(semaphores, 0);
     e.rotations.assign(pools, 0);
     e.barriers = 0;
+    e.dependences.clear();
+  };
+  auto note_dependence = [](Effects& e, const Access& access, int16_t reg) {
+    int64_t bytes = 0;
+    for (const Term& term : access.terms)
+      if (term.reg == reg) bytes = term.bytes;
+    auto same = std::find_if(e.dependences.begin(), e.dependences.end(), [&](const Dependence& d) {
+      return d.memory == access.memory && d.index == access.index;
+    });
+    if (same == e.dependences.end()) same = e.dependences.insert(same, {access.memory, access.index, bytes});
+    same->uneven |= same->bytes != bytes;
+    same->written |= access.writes;
   };
   reset(frames[0]);
   std::vector<int> open;
@@ -118,7 +139,9 @@ bool plan_order(const Program& program, int core_index, const std::vector<int>& 
           if (inner.net[s] != 0) loop.net.push_back({static_cast<int16_t>(s), inner.net[s]});
         }
         if (!loop.net.empty() && loop.trip <= kShortLoop) loop.walk = loop.trip;
-        loop.walk = std::min(loop.walk, loop.trip);
+        for (const Dependence& d : inner.dependences)
+          if (d.uneven && d.written) loop.ranged = 2;
+        loop.walk = std::min(loop.walk + loop.ranged - 1, loop.trip);
         loop.has_barrier = inner.barriers > 0;
         for (size_t s = 0; s < semaphores; ++s) {
           fits &= add_product(outer.net[s], inner.net[s], loop.trip);
@@ -157,6 +180,8 @@ bool plan_order(const Program& program, int core_index, const std::vector<int>& 
     for (const OperandUse& use : operand_uses(i, program)) {
       if (use.indirect && i.rows == 0) continue;
       plan.accesses.push_back(make_access(use, i, roots));
+      for (size_t depth = 0; depth < open.size(); ++depth)
+        note_dependence(frames[depth + 1], plan.accesses.back(), plan.loops[open[depth]].reg);
       if (use.pattern->memory != Memory::hbm) touch(use.pattern->buffer);
     }
     step.accesses = static_cast<int>(plan.accesses.size()) - step.first_access;

@@ -15,7 +15,8 @@ struct PlannedLoop {
   int begin = 0, end = 0;       // indices of loop_begin and loop_end
   int16_t reg = 0;
   int64_t trip = 1;
-  int64_t walk = 1;             // iterations walked; the last one stands for all that remain when walk < trip
+  int64_t walk = 1;             // iterations walked; the last `ranged` stand for all that remain when walk < trip
+  int ranged = 1;               // 2 if some memory is accessed at different strides, so that distances vary
   bool has_barrier = false;
   std::vector<std::pair<int16_t, int64_t>> net;  // semaphore and what one iteration adds to it, where not zero
 };

@@ -1,4 +1,3 @@
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <unordered_map>
@@ -6,9 +5,9 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
-#include "isa/lexer.h"
 #include "isa/names.h"
 #include "isa/text.h"
+#include "isa/token_cursor.h"
 
 namespace opentrn::isa {
 namespace {
@@ -27,9 +26,9 @@ struct Names {
 
 constexpr int kMaxDeclarations = 32767;  // indices are 16 bits
 
-class Parser {
+class Parser : TokenCursor {
  public:
-  explicit Parser(std::string_view text) : tokens_(tokenize(text)) {}
+  explicit Parser(std::string_view text) : TokenCursor(text) {}
 
   Program parse() {
     skip_newlines();
@@ -62,111 +61,6 @@ class Parser {
   }
 
  private:
-  // ---- tokens
-  const Token& peek(size_t ahead = 0) const { return tokens_[std::min(position_ + ahead, tokens_.size() - 1)]; }
-  const Token& next() { return tokens_[std::min(position_++, tokens_.size() - 1)]; }
-  bool at(Kind kind) const { return peek().kind == kind; }
-  bool at(std::string_view punctuation) const {
-    return peek().kind == Kind::punctuation && peek().text == punctuation;
-  }
-  bool at_word(std::string_view text) const { return peek().kind == Kind::word && peek().text == text; }
-  bool accept(std::string_view punctuation) {
-    if (!at(punctuation)) return false;
-    ++position_;
-    return true;
-  }
-  bool accept_word(std::string_view text) {
-    if (!at_word(text)) return false;
-    ++position_;
-    return true;
-  }
-  void skip_newlines() {
-    while (at(Kind::newline)) ++position_;
-  }
-
-  [[noreturn]] static void unexpected(const Token& token, const std::string& expected) {
-    std::string found;
-    if (token.kind == Kind::newline)
-      found = "the end of the line";
-    else if (token.kind == Kind::end)
-      found = "the end of the text";
-    else
-      found = fmt::format("'{}'", token.text);
-    fail_at(token, fmt::format("expected {}, found {}", expected, found));
-  }
-
-  void expect(std::string_view punctuation) {
-    if (!accept(punctuation)) unexpected(peek(), fmt::format("'{}'", punctuation));
-  }
-  void keyword(std::string_view text) {
-    if (!accept_word(text)) unexpected(peek(), fmt::format("'{}'", text));
-  }
-  const Token& word(const std::string& expected) {
-    if (!at(Kind::word)) unexpected(peek(), expected);
-    return next();
-  }
-  void end_of_line(const std::string& expected = "the end of the line") {
-    if (at(Kind::end) || at("}")) return;
-    if (!at(Kind::newline)) unexpected(peek(), expected);
-    skip_newlines();
-  }
-  void open_block() {
-    expect("{");
-    skip_newlines();
-  }
-
-  std::string name(const std::string& expected) {
-    if (at(Kind::string)) return unescape(next());
-    if (at(Kind::word)) return std::string(next().text);
-    unexpected(peek(), expected);
-  }
-
-  template <typename T>
-  T integer(const std::string& expected) {
-    const Token& start = peek();
-    std::string digits;
-    if (accept("-")) digits = "-";
-    else accept("+");
-    if (!at(Kind::number)) unexpected(peek(), expected);
-    digits += next().text;
-    T value{};
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error == std::errc::result_out_of_range)
-      fail_at(start, fmt::format("{} is out of range for {} ({} to {})", digits, expected,
-                                 static_cast<int64_t>(std::numeric_limits<T>::min()),
-                                 static_cast<int64_t>(std::numeric_limits<T>::max())));
-    if (error != std::errc() || end != digits.data() + digits.size()) unexpected(start, expected);
-    return value;
-  }
-
-  double real(const std::string& expected) {
-    const Token& start = peek();
-    std::string digits;
-    if (accept("-")) digits = "-";
-    else accept("+");
-    if (!at(Kind::number) && !at_word("inf") && !at_word("nan")) unexpected(peek(), expected);
-    digits += next().text;
-    double value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error == std::errc::result_out_of_range) fail_at(start, fmt::format("{} is not a double", digits));
-    if (error != std::errc() || end != digits.data() + digits.size()) unexpected(start, expected);
-    return value;
-  }
-
-  // `i3`, `t0`, `r12`: a register of the given letter.
-  template <typename T>
-  T reg(char letter, const std::string& what) {
-    const Token& token = peek();
-    const std::string expected = fmt::format("{} such as {}0", what, letter);
-    if (token.kind != Kind::word || token.text.size() < 2 || token.text[0] != letter) unexpected(token, expected);
-    T value{};
-    const char* last = token.text.data() + token.text.size();
-    const auto [end, error] = std::from_chars(token.text.data() + 1, last, value);
-    if (error != std::errc() || end != last) unexpected(token, expected);
-    next();
-    return value;
-  }
-
   int reference(const Names& names, const std::string& what) {
     const Token& token = peek();
     if (accept("%")) {
@@ -181,20 +75,6 @@ class Parser {
     if (it->second > kMaxDeclarations) fail_at(token, fmt::format("more than {} {}s", kMaxDeclarations + 1, what));
     if (it->second < 0) fail_at(token, fmt::format("two {}s are named '{}'; refer to one as %index", what, text));
     return it->second;
-  }
-
-  DType dtype(const std::string& expected) {
-    const Token& token = peek();
-    const auto type = dtype_named(token);
-    if (!type) unexpected(token, expected);
-    next();
-    return *type;
-  }
-  static std::optional<DType> dtype_named(const Token& token) {
-    if (token.kind != Kind::word) return std::nullopt;
-    for (int d = 0; d <= static_cast<int>(DType::c128); ++d)
-      if (name_of(static_cast<DType>(d)) == token.text) return static_cast<DType>(d);
-    return std::nullopt;
   }
 
   // ---- declarations
@@ -661,8 +541,6 @@ class Parser {
     }
   }
 
-  std::vector<Token> tokens_;
-  size_t position_ = 0;
   Program program_;
   CoreProgram* core_ = nullptr;
   std::vector<int> open_loops_;

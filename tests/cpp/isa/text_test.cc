@@ -185,7 +185,10 @@ class Generator {
 
  private:
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
-  int64_t integer() { return pick(0, 1) ? pick(-9, 9) : static_cast<int64_t>(random_()) * static_cast<int64_t>(random_()) * (pick(0, 1) ? 1 : -1); }
+  int64_t integer() {
+    if (pick(0, 1)) return pick(-9, 9);
+    return static_cast<int64_t>(static_cast<uint64_t>(random_()) << 32 | random_()) / 2;
+  }
   double real() {
     constexpr double kValues[] = {0.0, -0.0, 1, -2.5, 0.1, 1e-300, -3e38, HUGE_VAL, -HUGE_VAL, 4e-324, 123456789.0};
     return kValues[pick(0, 10)];
