@@ -26,8 +26,18 @@ Lane lane_of(const Instruction& i) {
   return isa::is_dma(i.opcode) ? isa::kEngines + i.queue : static_cast<int>(i.engine);
 }
 
+// An instruction's accesses to a tile; a loop's are those of all its instructions.
+struct TileUse {
+  int16_t pool = -1, slot = -1;
+  Lane lane = 0;
+  bool reads = false, writes = false;
+  size_t operands = 0;
+};
+
 struct Node {
   Instruction instruction;            // loop_begin for a loop
+  std::vector<TileUse> tiles;
+  uint32_t lanes = 0;                 // bit set of those that execute something here
   std::vector<std::unique_ptr<Node>> body;
   std::vector<Instruction> before, after;  // events
   bool loop() const { return instruction.opcode == Opcode::loop_begin; }
@@ -102,6 +112,35 @@ class Synchronizer {
       if (node->loop()) stack.push_back(&node->body);
     }
     if (stack.size() != 1) throw InternalError("synchronize: loops are not nested");
+    for (const auto& node : top_) summarise(*node);
+  }
+
+  static void add(std::vector<TileUse>& tiles, const TileUse& use) {
+    for (TileUse& t : tiles)
+      if (t.slot == use.slot && t.pool == use.pool && t.lane == use.lane) {
+        t.reads |= use.reads;
+        t.writes |= use.writes;
+        t.operands += use.operands;
+        return;
+      }
+    tiles.push_back(use);
+  }
+
+  // Instructions are large: what the passes below ask again and again is gathered once.
+  static void summarise(Node& node) {
+    if (node.loop()) {
+      for (const auto& child : node.body) {
+        summarise(*child);
+        node.lanes |= child->lanes;
+        for (const TileUse& use : child->tiles) add(node.tiles, use);
+      }
+      return;
+    }
+    const Lane lane = lane_of(node.instruction);
+    if (node.instruction.opcode != Opcode::rotate) node.lanes = 1u << lane;
+    for_operands(node.instruction, [&](const AccessPattern& ap, bool reads, bool writes) {
+      if (ap.memory != Memory::hbm) add(node.tiles, {ap.buffer, ap.slot, lane, reads, writes, 1});
+    });
   }
 
   void find_queue_engines(const Body& body) {
@@ -126,21 +165,12 @@ class Synchronizer {
 
   Uses uses_of(const Node& node, int16_t pool, int16_t slot) const {
     Uses uses{};
-    add_uses(node, pool, slot, uses);
+    for (const TileUse& t : node.tiles)
+      if (t.slot == slot && t.pool == pool) {
+        uses[t.lane].reads |= t.reads;
+        uses[t.lane].writes |= t.writes;
+      }
     return uses;
-  }
-
-  void add_uses(const Node& node, int16_t pool, int16_t slot, Uses& uses) const {
-    if (node.loop()) {
-      for (const auto& child : node.body) add_uses(*child, pool, slot, uses);
-      return;
-    }
-    for_operands(node.instruction, [&](const AccessPattern& ap, bool reads, bool writes) {
-      if (ap.memory == Memory::hbm || ap.buffer != pool || ap.slot != slot) return;
-      Use& use = uses[lane_of(node.instruction)];
-      use.reads |= reads;
-      use.writes |= writes;
-    });
   }
 
   // A semaphore that this kernel does not use yet. Kernels of a core take turns with them: each leaves every
@@ -155,16 +185,8 @@ class Synchronizer {
   }
 
   static bool uses_lane(const Node& node, Lane lane, int16_t pool, int16_t slot) {
-    bool found = false;
-    if (node.loop()) {
-      for (const auto& child : node.body) found |= uses_lane(*child, lane, pool, slot);
-      return found;
-    }
-    if (lane_of(node.instruction) != lane) return false;
-    for_operands(node.instruction, [&](const AccessPattern& ap, bool, bool) {
-      found |= ap.memory != Memory::hbm && ap.buffer == pool && ap.slot == slot;
-    });
-    return found;
+    return std::any_of(node.tiles.begin(), node.tiles.end(),
+                       [&](const TileUse& t) { return t.slot == slot && t.pool == pool && t.lane == lane; });
   }
 
   static Instruction& event(std::vector<Instruction>& events, Engine engine, bool room_for_wait) {
@@ -233,10 +255,7 @@ class Synchronizer {
     return false;
   }
 
-  static bool has_lane(const Node& node, Lane lane) {
-    if (!node.loop()) return node.instruction.opcode != Opcode::rotate && lane_of(node.instruction) == lane;
-    return std::any_of(node.body.begin(), node.body.end(), [&](const auto& child) { return has_lane(*child, lane); });
-  }
+  static bool has_lane(const Node& node, Lane lane) { return (node.lanes >> lane & 1) != 0; }
 
   // Orders the accesses of the tile inside body[begin..], loops included.
   Phases order(Body& body, size_t begin, int16_t pool, int16_t slot) {
@@ -385,11 +404,8 @@ class Synchronizer {
 
   static size_t count_uses(const Node& node, int16_t pool, int16_t slot) {
     size_t n = 0;
-    for (const auto& child : node.body) n += count_uses(*child, pool, slot);
-    if (!node.loop())
-      for_operands(node.instruction, [&](const AccessPattern& ap, bool, bool) {
-        n += ap.memory != Memory::hbm && ap.buffer == pool && ap.slot == slot;
-      });
+    for (const TileUse& t : node.tiles)
+      if (t.slot == slot && t.pool == pool) n += t.operands;
     return n;
   }
 
