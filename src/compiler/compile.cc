@@ -1,5 +1,7 @@
 #include "compiler/compile.h"
 
+#include <stdexcept>
+
 #include "base/error.h"
 #include "compiler/kernel_builder.h"
 #include "compiler/plan.h"
@@ -28,13 +30,18 @@ std::shared_ptr<const isa::Program> compile(const graph::Graph& graph, const spe
   program->name = graph.name;
   program->chip = chip.name;
   const std::vector<Task> tasks = plan(simplify(graph), *program);
-  for (int core = 0; core < options.lnc; ++core) {
-    KernelBuilder builder(*program, core, chip);
-    for (const Task& task : tasks) {
-      std::visit(Emit{builder, options.lnc}, task);
-      builder.end_kernel();
+  try {
+    for (int core = 0; core < options.lnc; ++core) {
+      KernelBuilder builder(*program, core, chip);
+      for (const Task& task : tasks) {
+        std::visit(Emit{builder, options.lnc}, task);
+        builder.end_kernel();
+      }
+      builder.finish();
     }
-    builder.finish();
+  } catch (const std::length_error&) {
+    // An access pattern has four free dimensions and an address six loop terms.
+    throw Unsupported("'" + graph.name + "': an operand needs more dimensions than an access pattern has");
   }
   if (options.verify) isa::verify(*program, chip);
   return program;
