@@ -9,7 +9,7 @@ PY := $(abspath $(VENV))/bin/python
 STEP := tools/step
 ONLY ?= *
 
-.PHONY: help setup build demo test test-all test-cpp test-python bench format lint docs wheel asan tsan clean
+.PHONY: help setup build device demo test test-all test-cpp test-python bench format lint docs wheel asan tsan clean
 
 help:
 	@echo "make demo      set up, build, and train Qwen3 on the neuron device and on the CPU"
@@ -61,7 +61,7 @@ asan tsan: $(VENV)/.ready
 	@$(STEP) "$@: building" cmake --build --preset $@ -j $(JOBS)
 	@$(STEP) "$@: C++ tests" ctest --preset $@
 
-bench: build
+bench: device
 	@$(PY) -m benchmarks --only '$(ONLY)' --out build/bench.json
 
 # ---- upkeep
@@ -77,7 +77,7 @@ lint: $(BUILD)/build.ninja
 	@$(STEP) "ruff" $(PY) -m ruff check python tests benchmarks examples tools
 	@$(STEP) "clang-tidy" tools/clang_tidy.sh $(BUILD)
 
-docs: build
+docs: device
 	@$(STEP) "accuracy" $(PY) tools/accuracy.py
 	@$(STEP) "docs" $(PY) tools/check_docs.py
 
