@@ -24,7 +24,12 @@ void print(const char* text) {
 void handle(int number, siginfo_t* info, void*) {
   // The instruction faults again after the return, into the handler that was here before.
   sigaction(number, &previous, nullptr);
-  const int device = info->si_code > 0 ? device_of(info->si_addr) : -1;
+  if (info->si_code <= 0) {
+    // Sent by kill or raise: no instruction faults again, so deliver it to that handler ourselves.
+    raise(number);
+    return;
+  }
+  const int device = device_of(info->si_addr);
   if (device < 0) return;
   char text[256];
   std::snprintf(text, sizeof text,

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import signal
 import subprocess
 import sys
 
@@ -251,3 +252,10 @@ def test_autoload_can_be_turned_off():
 def test_an_unknown_variable_warns_once():
     result = run_python("import torch", NEURON_RT_NUMM_CORES="2")
     assert result.stderr.count("NEURON_RT_NUMM_CORES is unknown") == 1
+
+
+def test_a_segmentation_fault_that_was_sent_ends_the_process():
+    done = run_python(
+        "import os, signal, torch; torch.ones(2, device='neuron').sum().item(); os.kill(os.getpid(), signal.SIGSEGV)"
+    )
+    assert done.returncode == -signal.SIGSEGV, done.stderr
