@@ -1,5 +1,8 @@
 #include "isa/order_history.h"
 
+#include <cstdlib>
+#include <numeric>
+
 namespace opentrn::isa {
 
 PartitionMask partition_mask(int first, int count) {
@@ -7,10 +10,25 @@ PartitionMask partition_mask(int first, int count) {
   return ones << first;
 }
 
+int64_t divisor_of(const Record& record) {
+  int64_t divisor = 0;
+  for (const Step& step : record.access->set.steps) divisor = std::gcd(divisor, step.bytes);
+  for (const Range& range : record.ranges)
+    if (range.count > 1) divisor = std::gcd(divisor, std::abs(range.bytes));
+  return divisor;
+}
+
 bool overlap(const Record& a, const Record& b) {
   if (a.high <= b.low || b.high <= a.low) return false;
   const Access& x = *a.access;
   const Access& y = *b.access;
+  // Column blocks of the same rows: they stay apart whatever multiple of the common divisor lies between them.
+  const int64_t divisor = a.divisor == b.divisor ? a.divisor : std::gcd(a.divisor, b.divisor);
+  if (divisor > 0) {
+    int64_t apart = (b.base - a.base) % divisor;
+    if (apart < 0) apart += divisor;
+    if (apart >= x.set.run && apart + y.set.run <= divisor) return false;
+  }
   if (x.memory != Memory::hbm &&
       (x.partition + x.partitions <= y.partition || y.partition + y.partitions <= x.partition))
     return false;

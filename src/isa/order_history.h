@@ -50,6 +50,7 @@ struct Record {
   const Access* access = nullptr;
   int64_t base = 0;             // start of the byte set, ranges at zero
   int64_t low = 0, high = 0;    // bounds of all bytes
+  int64_t divisor = 0;          // greatest common divisor of all steps and ranges, 0 without any
   uint32_t time = 0;
   int16_t lane = 0;
   int16_t core = 0;
@@ -58,6 +59,7 @@ struct Record {
 };
 
 bool overlap(const Record& a, const Record& b);
+int64_t divisor_of(const Record& record);
 
 // The bytes of the record as one set, ranges included.
 ByteSet all_bytes(const Record& record);

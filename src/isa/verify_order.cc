@@ -374,6 +374,7 @@ class OrderWalk {
       const int64_t reach = range.bytes * (range.count - 1);
       (reach < 0 ? record.low : record.high) += reach;
     }
+    record.divisor = divisor_of(record);
     return true;
   }
 
