@@ -44,7 +44,8 @@ void ByteSet::add(Step step) {
     step.bytes = -step.bytes;
   }
   steps.push_back(step);
-  for (size_t i = steps.size() - 1; i > 0 && steps[i].bytes < steps[i - 1].bytes; --i) std::swap(steps[i], steps[i - 1]);
+  for (size_t i = steps.size() - 1; i > 0 && steps[i].bytes < steps[i - 1].bytes; --i)
+    std::swap(steps[i], steps[i - 1]);
   // A step that continues where the run ends lengthens the run; one that continues another step joins it.
   while (!steps.empty() && steps[0].bytes <= run) {
     run += steps[0].bytes * (steps[0].count - 1);
@@ -101,7 +102,7 @@ bool sum_in_interval(Step* steps, int count, int64_t low, int64_t high) {
     reach[i] = reach[i + 1] + steps[i].bytes * (steps[i].count - 1);
     // Nested strides divide each other; the general case is rare.
     divisor[i] = divisor[i + 1] != 0 && steps[i].bytes % divisor[i + 1] == 0 ? divisor[i + 1]
-                                                                            : std::gcd(divisor[i + 1], steps[i].bytes);
+                                                                             : std::gcd(divisor[i + 1], steps[i].bytes);
   }
   return Search{steps, n, reach, divisor}.find(0, low, high);
 }

@@ -86,9 +86,8 @@ std::vector<Token> tokenize(std::string_view text) {
       while (at < text.size()) {
         const char d = text[at];
         const char previous = at > from ? text[at - 1] : '\0';
-        const bool exponent_sign =
-            (d == '-' || d == '+') && (previous == 'e' || previous == 'E') && !hexadecimal && at + 1 < text.size() &&
-            digit(text[at + 1]);
+        const bool exponent_sign = (d == '-' || d == '+') && (previous == 'e' || previous == 'E') && !hexadecimal &&
+                                   at + 1 < text.size() && digit(text[at + 1]);
         const bool fraction = d == '.' && at + 1 < text.size() && digit(text[at + 1]);
         if (!word_part(d) && !fraction && !exponent_sign) break;
         ++at;

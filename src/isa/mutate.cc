@@ -89,16 +89,15 @@ class Mutator {
     });
   }
   // Where an instruction completes: its queue or its engine.
-  static int lane(const Instruction& i) {
-    return is_dma(i.opcode) ? kEngines + i.queue : static_cast<int>(i.engine);
-  }
+  static int lane(const Instruction& i) { return is_dma(i.opcode) ? kEngines + i.queue : static_cast<int>(i.engine); }
   // Engines and queues that use the pool; one alone keeps its own order, whatever the depth.
   int lanes_of(const CoreProgram& core, size_t pool) const {
     uint32_t lanes = 0;
     for (const Instruction& i : core.code)
       if (!is_sequencer(i.opcode))
         for (const OperandUse& use : operand_uses(i, program_))
-          if (use.pattern->memory != Memory::hbm && use.pattern->buffer == static_cast<int>(pool)) lanes |= 1u << lane(i);
+          if (use.pattern->memory != Memory::hbm && use.pattern->buffer == static_cast<int>(pool))
+            lanes |= 1u << lane(i);
     return __builtin_popcount(lanes);
   }
   // The only lane that posts the semaphore, and the last instruction that does; false when there are several.
@@ -205,8 +204,8 @@ class Mutator {
   }
   static bool commutes(AluOp op) {
     return op == AluOp::add || op == AluOp::mult || (op >= AluOp::max && op <= AluOp::min) || op == AluOp::abs_max ||
-           op == AluOp::is_equal || op == AluOp::not_equal ||
-           (op >= AluOp::logical_and && op <= AluOp::bitwise_xor) || op == AluOp::average;
+           op == AluOp::is_equal || op == AluOp::not_equal || (op >= AluOp::logical_and && op <= AluOp::bitwise_xor) ||
+           op == AluOp::average;
   }
   static ActFn other(ActFn act) {
     switch (act) {

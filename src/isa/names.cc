@@ -5,34 +5,64 @@
 namespace opentrn::isa {
 namespace {
 
-constexpr std::string_view kOpcodes[] = {
-    "nc_matmul", "nc_transpose", "activation", "tensor_tensor", "tensor_scalar", "scalar_tensor_tensor",
-    "tensor_copy", "tensor_copy_predicated", "select", "tensor_reduce", "tensor_tensor_scan", "reciprocal",
-    "bn_stats", "bn_aggr", "max8", "nc_find_index8", "nc_match_replace8", "memset", "iota", "affine_select",
-    "tensor_partition_reduce", "gpsimd_kernel", "dma_copy", "dma_transpose", "dma_gather", "dma_scatter",
-    "event_semaphore", "rotate", "loop_begin", "loop_end", "barrier"};
+constexpr std::string_view kOpcodes[] = {"nc_matmul",
+                                         "nc_transpose",
+                                         "activation",
+                                         "tensor_tensor",
+                                         "tensor_scalar",
+                                         "scalar_tensor_tensor",
+                                         "tensor_copy",
+                                         "tensor_copy_predicated",
+                                         "select",
+                                         "tensor_reduce",
+                                         "tensor_tensor_scan",
+                                         "reciprocal",
+                                         "bn_stats",
+                                         "bn_aggr",
+                                         "max8",
+                                         "nc_find_index8",
+                                         "nc_match_replace8",
+                                         "memset",
+                                         "iota",
+                                         "affine_select",
+                                         "tensor_partition_reduce",
+                                         "gpsimd_kernel",
+                                         "dma_copy",
+                                         "dma_transpose",
+                                         "dma_gather",
+                                         "dma_scatter",
+                                         "event_semaphore",
+                                         "rotate",
+                                         "loop_begin",
+                                         "loop_end",
+                                         "barrier"};
 static_assert(std::size(kOpcodes) == static_cast<size_t>(Opcode::barrier) + 1);
 
-constexpr std::string_view kAluOps[] = {
-    "none", "add", "subtract", "mult", "divide", "max", "min", "pow", "mod", "abs_max",
-    "is_equal", "not_equal", "is_gt", "is_ge", "is_lt", "is_le", "logical_and", "logical_or", "logical_xor",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "arith_shift_right", "average", "bypass"};
+constexpr std::string_view kAluOps[] = {"none",       "add",         "subtract",   "mult",        "divide",
+                                        "max",        "min",         "pow",        "mod",         "abs_max",
+                                        "is_equal",   "not_equal",   "is_gt",      "is_ge",       "is_lt",
+                                        "is_le",      "logical_and", "logical_or", "logical_xor", "bitwise_and",
+                                        "bitwise_or", "bitwise_xor", "shift_left", "shift_right", "arith_shift_right",
+                                        "average",    "bypass"};
 static_assert(std::size(kAluOps) == static_cast<size_t>(AluOp::bypass) + 1);
 
-constexpr std::string_view kActFns[] = {
-    "copy", "exp", "log", "sqrt", "rsqrt", "square", "reciprocal", "abs", "sign", "sigmoid", "tanh", "relu", "gelu",
-    "gelu_tanh", "silu", "erf", "softplus", "sin", "arctan", "log1p", "expm1", "floor", "ceil", "cos", "erfc"};
+constexpr std::string_view kActFns[] = {"copy",  "exp",  "log",      "sqrt", "rsqrt",  "square", "reciprocal",
+                                        "abs",   "sign", "sigmoid",  "tanh", "relu",   "gelu",   "gelu_tanh",
+                                        "silu",  "erf",  "softplus", "sin",  "arctan", "log1p",  "expm1",
+                                        "floor", "ceil", "cos",      "erfc"};
 static_assert(std::size(kActFns) == static_cast<size_t>(ActFn::erfc) + 1);
 
 constexpr std::string_view kEngineNames[] = {"tensor", "vector", "scalar", "gpsimd", "sync"};
 
 constexpr std::string_view kKernelOps[] = {
-    "load", "store", "constant", "argument", "index", "column", "move", "add", "sub", "mul", "div", "rem", "floor_div",
-    "mod", "min", "max", "pow", "fma", "mul_hi", "bit_and", "bit_or", "bit_xor", "bit_not", "shl", "shr", "sar", "eq",
-    "ne", "lt", "le", "gt", "ge", "select", "neg", "abs", "sign", "floor", "ceil", "round", "trunc", "sqrt", "rsqrt",
-    "exp", "log", "log2", "log10", "log1p", "expm1", "exp2", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
-    "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "erfinv", "lgamma", "digamma", "atan2", "fmod", "hypot",
-    "copysign", "nextafter", "is_nan", "is_inf", "convert", "bitcast"};
+    "load",      "store",   "constant",  "argument", "index",  "column",  "move",  "add",   "sub",    "mul",
+    "div",       "rem",     "floor_div", "mod",      "min",    "max",     "pow",   "fma",   "mul_hi", "bit_and",
+    "bit_or",    "bit_xor", "bit_not",   "shl",      "shr",    "sar",     "eq",    "ne",    "lt",     "le",
+    "gt",        "ge",      "select",    "neg",      "abs",    "sign",    "floor", "ceil",  "round",  "trunc",
+    "sqrt",      "rsqrt",   "exp",       "log",      "log2",   "log10",   "log1p", "expm1", "exp2",   "sin",
+    "cos",       "tan",     "asin",      "acos",     "atan",   "sinh",    "cosh",  "tanh",  "asinh",  "acosh",
+    "atanh",     "erf",     "erfc",      "erfinv",   "lgamma", "digamma", "atan2", "fmod",  "hypot",  "copysign",
+    "nextafter", "is_nan",  "is_inf",    "convert",  "bitcast"};
 static_assert(std::size(kKernelOps) == static_cast<size_t>(KernelOp::bitcast) + 1);
 
 constexpr std::string_view kKernelTypes[] = {"i32", "u32", "i64", "u64", "f32", "f64"};
@@ -62,20 +92,42 @@ std::string_view name_of(Buffer::Kind kind) { return kBufferKinds[static_cast<si
 
 int register_operands(KernelOp op) {
   switch (op) {
-    case KernelOp::load: case KernelOp::constant: case KernelOp::argument: case KernelOp::index:
-    case KernelOp::column:
-      return 0;
-    case KernelOp::fma: case KernelOp::select:
-      return 3;
-    case KernelOp::add: case KernelOp::sub: case KernelOp::mul: case KernelOp::div: case KernelOp::rem:
-    case KernelOp::floor_div: case KernelOp::mod: case KernelOp::min: case KernelOp::max: case KernelOp::pow:
-    case KernelOp::mul_hi: case KernelOp::bit_and: case KernelOp::bit_or: case KernelOp::bit_xor:
-    case KernelOp::shl: case KernelOp::shr: case KernelOp::sar: case KernelOp::eq: case KernelOp::ne:
-    case KernelOp::lt: case KernelOp::le: case KernelOp::gt: case KernelOp::ge: case KernelOp::atan2:
-    case KernelOp::fmod: case KernelOp::hypot: case KernelOp::copysign: case KernelOp::nextafter:
-      return 2;
-    default:
-      return 1;
+    case KernelOp::load:
+    case KernelOp::constant:
+    case KernelOp::argument:
+    case KernelOp::index:
+    case KernelOp::column: return 0;
+    case KernelOp::fma:
+    case KernelOp::select: return 3;
+    case KernelOp::add:
+    case KernelOp::sub:
+    case KernelOp::mul:
+    case KernelOp::div:
+    case KernelOp::rem:
+    case KernelOp::floor_div:
+    case KernelOp::mod:
+    case KernelOp::min:
+    case KernelOp::max:
+    case KernelOp::pow:
+    case KernelOp::mul_hi:
+    case KernelOp::bit_and:
+    case KernelOp::bit_or:
+    case KernelOp::bit_xor:
+    case KernelOp::shl:
+    case KernelOp::shr:
+    case KernelOp::sar:
+    case KernelOp::eq:
+    case KernelOp::ne:
+    case KernelOp::lt:
+    case KernelOp::le:
+    case KernelOp::gt:
+    case KernelOp::ge:
+    case KernelOp::atan2:
+    case KernelOp::fmod:
+    case KernelOp::hypot:
+    case KernelOp::copysign:
+    case KernelOp::nextafter: return 2;
+    default: return 1;
   }
 }
 

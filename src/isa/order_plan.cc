@@ -88,9 +88,8 @@ bool plan_order(const Program& program, int core_index, const std::vector<int>& 
     int64_t bytes = 0;
     for (const Term& term : access.terms)
       if (term.reg == reg) bytes = term.bytes;
-    auto same = std::find_if(e.dependences.begin(), e.dependences.end(), [&](const Dependence& d) {
-      return d.memory == access.memory && d.index == access.index;
-    });
+    auto same = std::find_if(e.dependences.begin(), e.dependences.end(),
+                             [&](const Dependence& d) { return d.memory == access.memory && d.index == access.index; });
     if (same == e.dependences.end()) same = e.dependences.insert(same, {access.memory, access.index, bytes});
     same->uneven |= same->bytes != bytes;
     same->written |= access.writes;
@@ -160,9 +159,7 @@ bool plan_order(const Program& program, int core_index, const std::vector<int>& 
         ++effects.rotations[i.pool];
         touch(i.pool);
         continue;
-      case Opcode::barrier:
-        ++effects.barriers;
-        continue;
+      case Opcode::barrier: ++effects.barriers; continue;
       default: break;
     }
     step.engine_lane = lane(static_cast<int>(i.engine));

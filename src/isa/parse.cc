@@ -82,11 +82,16 @@ class Parser : TokenCursor {
     Buffer b;
     b.name = name("the buffer's name");
     const Token& kind = word("input, output, scratch or constant");
-    if (kind.text == "input") b.kind = Buffer::Kind::input;
-    else if (kind.text == "output") b.kind = Buffer::Kind::output;
-    else if (kind.text == "scratch") b.kind = Buffer::Kind::scratch;
-    else if (kind.text == "constant") b.kind = Buffer::Kind::constant;
-    else unexpected(kind, "input, output, scratch or constant");
+    if (kind.text == "input")
+      b.kind = Buffer::Kind::input;
+    else if (kind.text == "output")
+      b.kind = Buffer::Kind::output;
+    else if (kind.text == "scratch")
+      b.kind = Buffer::Kind::scratch;
+    else if (kind.text == "constant")
+      b.kind = Buffer::Kind::constant;
+    else
+      unexpected(kind, "input, output, scratch or constant");
     while (at(Kind::word)) {
       const Token& key = next();
       if (key.text == "bytes") {
@@ -250,8 +255,7 @@ class Parser : TokenCursor {
     next();
     if (!registers_given) {
       for (const Instruction& i : core_->code) {
-        if (i.opcode == Opcode::loop_begin)
-          core_->loop_registers = std::max<int16_t>(core_->loop_registers, i.reg + 1);
+        if (i.opcode == Opcode::loop_begin) core_->loop_registers = std::max<int16_t>(core_->loop_registers, i.reg + 1);
         if (i.opcode == Opcode::rotate) core_->slot_registers = std::max<int16_t>(core_->slot_registers, i.reg + 1);
       }
     }
@@ -262,16 +266,23 @@ class Parser : TokenCursor {
     Pool p;
     p.name = name("the pool's name");
     const Token& memory = word("sbuf or psum");
-    if (memory.text == "sbuf") p.memory = Memory::sbuf;
-    else if (memory.text == "psum") p.memory = Memory::psum;
-    else unexpected(memory, "sbuf or psum");
+    if (memory.text == "sbuf")
+      p.memory = Memory::sbuf;
+    else if (memory.text == "psum")
+      p.memory = Memory::psum;
+    else
+      unexpected(memory, "sbuf or psum");
     while (at(Kind::word)) {
       const Token& key = next();
       expect("=");
-      if (key.text == "offset") p.offset = integer<int64_t>("a byte offset");
-      else if (key.text == "bytes") p.bytes = integer<int64_t>("a number of bytes");
-      else if (key.text == "depth") p.depth = integer<int32_t>("a number of slots");
-      else unexpected(key, "'offset=', 'bytes=' or 'depth='");
+      if (key.text == "offset")
+        p.offset = integer<int64_t>("a byte offset");
+      else if (key.text == "bytes")
+        p.bytes = integer<int64_t>("a number of bytes");
+      else if (key.text == "depth")
+        p.depth = integer<int32_t>("a number of slots");
+      else
+        unexpected(key, "'offset=', 'bytes=' or 'depth='");
     }
     pools_.declare(p.name);
     core_->pools.push_back(std::move(p));
@@ -401,7 +412,8 @@ class Parser : TokenCursor {
       const Token& token = peek();
       if (token.kind == Kind::word && !buffers_.index.count(std::string(token.text)) &&
           pools_.index.count(std::string(token.text)))
-        fail_at(bracket, fmt::format("'{0}' is a pool: write the slot register in brackets, such as {0}[t0]", token.text));
+        fail_at(bracket,
+                fmt::format("'{0}' is a pool: write the slot register in brackets, such as {0}[t0]", token.text));
       ap.memory = Memory::hbm;
       ap.buffer = static_cast<int16_t>(reference(buffers_, "buffer"));
     }
@@ -478,31 +490,50 @@ class Parser : TokenCursor {
     while (at(Kind::word) && !at_word("wait") && !at_word("post")) {
       const Token& key = next();
       const std::string_view k = key.text;
-      if (k == "reverse0") i.reverse0 = true;
-      else if (k == "reverse1") i.reverse1 = true;
-      else if (k == "accumulate") i.accumulate = true;
-      else if (k == "negate") i.negate = true;
-      else if (k == "skip_out_of_bounds") i.skip_out_of_bounds = true;
-      else if (at("=")) valued_attribute(i, key);
-      else unexpected(key, "an attribute, 'wait', 'post' or the end of the line");
+      if (k == "reverse0")
+        i.reverse0 = true;
+      else if (k == "reverse1")
+        i.reverse1 = true;
+      else if (k == "accumulate")
+        i.accumulate = true;
+      else if (k == "negate")
+        i.negate = true;
+      else if (k == "skip_out_of_bounds")
+        i.skip_out_of_bounds = true;
+      else if (at("="))
+        valued_attribute(i, key);
+      else
+        unexpected(key, "an attribute, 'wait', 'post' or the end of the line");
     }
   }
 
   void valued_attribute(Instruction& i, const Token& key) {
     expect("=");
     const std::string_view k = key.text;
-    if (k == "s0" || k == scalar_name(i.opcode, 0)) i.s0 = scalar();
-    else if (k == "s1" || k == scalar_name(i.opcode, 1)) i.s1 = scalar();
-    else if (k == "axes") i.axes = integer<int8_t>("a number of axes");
-    else if (k == "reg") i.reg = integer<int16_t>("a register number");
-    else if (k == "pool") i.pool = integer<int16_t>("a pool number");
-    else if (k == "kernel") i.kernel = static_cast<int16_t>(reference(kernels_, "kernel"));
-    else if (k == "count") i.count = integer<int64_t>("a count");
-    else if (k == "rows") i.rows = integer<int64_t>("a number of rows");
-    else if (k == "row_bytes") i.row_bytes = integer<int64_t>("a number of bytes");
-    else if (k == "channel_multiplier") i.channel_multiplier = integer<int64_t>("an integer");
-    else if (k == "origin") i.origin = integer<int32_t>("an id");
-    else if (k == "pattern") dims(i.pattern);
+    if (k == "s0" || k == scalar_name(i.opcode, 0))
+      i.s0 = scalar();
+    else if (k == "s1" || k == scalar_name(i.opcode, 1))
+      i.s1 = scalar();
+    else if (k == "axes")
+      i.axes = integer<int8_t>("a number of axes");
+    else if (k == "reg")
+      i.reg = integer<int16_t>("a register number");
+    else if (k == "pool")
+      i.pool = integer<int16_t>("a pool number");
+    else if (k == "kernel")
+      i.kernel = static_cast<int16_t>(reference(kernels_, "kernel"));
+    else if (k == "count")
+      i.count = integer<int64_t>("a count");
+    else if (k == "rows")
+      i.rows = integer<int64_t>("a number of rows");
+    else if (k == "row_bytes")
+      i.row_bytes = integer<int64_t>("a number of bytes");
+    else if (k == "channel_multiplier")
+      i.channel_multiplier = integer<int64_t>("an integer");
+    else if (k == "origin")
+      i.origin = integer<int32_t>("an id");
+    else if (k == "pattern")
+      dims(i.pattern);
     else if (k == "act") {
       const Token& act = word("an activation function");
       const auto function = act_fn_named(act.text);

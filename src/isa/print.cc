@@ -213,8 +213,7 @@ void print_buffer(std::string& out, const Buffer& buffer, const References& buff
   if (!buffer.data.empty()) {
     out += " data {";
     for (size_t i = 0; i < buffer.data.size(); ++i) {
-      if (i % 32 == 0)
-        out += "\n ";
+      if (i % 32 == 0) out += "\n ";
       if (i % 4 == 0) out += ' ';
       out += fmt::format("{:02x}", static_cast<unsigned>(buffer.data[i]));
     }

@@ -346,8 +346,9 @@ Program deserialize(std::span<const std::byte> bytes) {
   uint32_t version;
   std::memcpy(&version, bytes.data() + sizeof kMagic, sizeof version);
   if (version != Program::kVersion)
-    throw UserError(fmt::format("the serialised program has version {}, this opentrn reads version {}; compile it again",
-                                version, Program::kVersion));
+    throw UserError(
+        fmt::format("the serialised program has version {}, this opentrn reads version {}; compile it again", version,
+                    Program::kVersion));
   const auto covered = bytes.first(bytes.size() - kChecksumBytes);
   uint64_t checksum;
   std::memcpy(&checksum, covered.data() + covered.size(), sizeof checksum);

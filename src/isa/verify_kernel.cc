@@ -19,9 +19,13 @@ int bits(KernelType type) {
 bool exists(KernelOp op, KernelType type) {
   switch (op) {
     case KernelOp::mul_hi: return type == KernelType::u32 || type == KernelType::i32 || type == KernelType::u64;
-    case KernelOp::bit_and: case KernelOp::bit_or: case KernelOp::bit_xor: case KernelOp::bit_not:
-    case KernelOp::shl: case KernelOp::shr: case KernelOp::sar:
-      return !real(type);
+    case KernelOp::bit_and:
+    case KernelOp::bit_or:
+    case KernelOp::bit_xor:
+    case KernelOp::bit_not:
+    case KernelOp::shl:
+    case KernelOp::shr:
+    case KernelOp::sar: return !real(type);
     default:
       if ((op >= KernelOp::floor && op <= KernelOp::is_inf) || op == KernelOp::fma) return real(type);
       return true;
@@ -56,12 +60,14 @@ class KernelChecker {
     if (reg >= kKernelRegisters) return fail(title, n, fmt::format("register r{} does not exist", reg));
     if (!types_[reg]) return fail(title, n, fmt::format("r{} is read before it is defined", reg));
     if (*types_[reg] != type)
-      return fail(title, n, fmt::format("r{} holds {}, the operation reads {}", reg, name_of(*types_[reg]), name_of(type)));
+      return fail(title, n,
+                  fmt::format("r{} holds {}, the operation reads {}", reg, name_of(*types_[reg]), name_of(type)));
     return true;
   }
 
   bool instruction(std::string_view title, size_t n, const KernelInstruction& k) {
-    if (!exists(k.op, k.type)) return fail(title, n, fmt::format("{} does not exist for {}", name_of(k.op), name_of(k.type)));
+    if (!exists(k.op, k.type))
+      return fail(title, n, fmt::format("{} does not exist for {}", name_of(k.op), name_of(k.type)));
     const bool converts = k.op == KernelOp::convert || k.op == KernelOp::bitcast;
     if (k.op == KernelOp::bitcast && bits(k.type) != bits(k.from))
       return fail(title, n, fmt::format("bitcast from {} to {} changes the size", name_of(k.from), name_of(k.type)));
@@ -101,7 +107,8 @@ void check_kernel_use(const GpsimdKernel& kernel, const Instruction& i, int core
     for (const KernelInstruction& k : *code) {
       if (k.op != KernelOp::load && k.op != KernelOp::store) continue;
       if (k.a >= operands.size())
-        return fail(fmt::format("kernel '{}' uses operand {}, the instruction has {}", kernel.name, k.a, operands.size()));
+        return fail(
+            fmt::format("kernel '{}' uses operand {}, the instruction has {}", kernel.name, k.a, operands.size()));
       if (k.op == KernelOp::store && k.a < i.src.size())
         return fail(fmt::format("kernel '{}' stores to operand {}, a source", kernel.name, k.a));
       (code == &kernel.body ? per_element : per_row)[k.a] = true;
@@ -123,7 +130,8 @@ void check_kernel_use(const GpsimdKernel& kernel, const Instruction& i, int core
     outer &= ap.free_elements() / inner(ap) == rows;
     for (size_t d = 0; outer && ap.dims.size() == first.dims.size() && d + 1 < ap.dims.size(); ++d)
       outer &= ap.dims[d].count == first.dims[d].count;
-    if (!outer) fail(fmt::format("operand {} of kernel '{}' has other outer dimensions than the row operand", n, kernel.name));
+    if (!outer)
+      fail(fmt::format("operand {} of kernel '{}' has other outer dimensions than the row operand", n, kernel.name));
     if (per_element[n] && inner(ap) != inner(first))
       fail(fmt::format("operand {} has rows of {} elements, others of {}", n, inner(ap), inner(first)));
     if (per_row[n] && !per_element[n] && inner(ap) != 1)

@@ -69,9 +69,7 @@ bool is_comparison(AluOp op) { return op >= AluOp::is_equal && op <= AluOp::is_l
 bool is_binary(AluOp op) { return op != AluOp::none && op != AluOp::average; }
 
 // What compute engines calculate with; 64-bit and complex types move by DMA or go through gpsimd_kernel.
-bool is_compute_type(DType dtype) {
-  return size_of(dtype) <= 4 && !is_complex(dtype) && dtype != DType::f4e2m1x2;
-}
+bool is_compute_type(DType dtype) { return size_of(dtype) <= 4 && !is_complex(dtype) && dtype != DType::f4e2m1x2; }
 
 class Checker {
  public:
@@ -129,7 +127,8 @@ class Checker {
     }
     if (rule == '-') return fail("{} takes no {}", name_of(i.opcode), name);
     if (s.kind != Scalar::Kind::tile) return;
-    if (rule == 'i' || rule == 'I') return fail("{} of {} is a number or an argument, not a tile", name, name_of(i.opcode));
+    if (rule == 'i' || rule == 'I')
+      return fail("{} of {} is a number or an argument, not a tile", name, name_of(i.opcode));
     if (s.tile.memory == Memory::hbm) return fail("{} must lie in sbuf or psum", name);
     if (s.tile.free_elements() != 1 || s.tile.partitions != i.dst.partitions)
       fail("{} is {}x{}; it has one value for each of the {} partitions", name, s.tile.partitions,
@@ -142,7 +141,8 @@ class Checker {
     const bool dma = is_dma(i.opcode);
     if (ap.memory == Memory::hbm) {
       if (!dma) return fail("{} lies in HBM; engines compute on sbuf and psum, DMA moves data there", use.name);
-      if (ap.partition != 0) fail("{} begins at partition {}; HBM has no partitions, use the offset", use.name, ap.partition);
+      if (ap.partition != 0)
+        fail("{} begins at partition {}; HBM has no partitions, use the offset", use.name, ap.partition);
       const Buffer& buffer = program_.buffers[ap.buffer];
       bounds(i, use, buffer.bytes, fmt::format("buffer '{}'", buffer.name));
       if (use.writes && (buffer.kind == Buffer::Kind::input || buffer.kind == Buffer::Kind::constant))
@@ -262,8 +262,8 @@ class Checker {
         if (i.dst1) {
           free_elements(i.dst1, "dst1", 1);
           equal_partitions(i, i.dst1, "dst1");
-          operation(i.op0, "the reduction", i.op0 == AluOp::add || i.op0 == AluOp::max || i.op0 == AluOp::min ||
-                                                i.op0 == AluOp::mult);
+          operation(i.op0, "the reduction",
+                    i.op0 == AluOp::add || i.op0 == AluOp::max || i.op0 == AluOp::min || i.op0 == AluOp::mult);
         }
         return;
       case Opcode::tensor_tensor:
@@ -290,9 +290,7 @@ class Checker {
         return not_both_psum(i);
       case Opcode::tensor_copy:
       case Opcode::reciprocal: return same_shape(i, i.src[0], "src0");
-      case Opcode::tensor_copy_predicated:
-        same_shape(i, i.src[0], "src0");
-        return same_shape(i, i.src[1], "src1");
+      case Opcode::tensor_copy_predicated: same_shape(i, i.src[0], "src0"); return same_shape(i, i.src[1], "src1");
       case Opcode::select:
         same_shape(i, i.src[0], "src0");
         same_shape(i, i.src[1], "src1");
@@ -332,9 +330,7 @@ class Checker {
         free_elements(i.src[1], "src1", 8);
         return eight_of(i.src[0]);
       case Opcode::memset: return;
-      case Opcode::iota:
-        only_sbuf(i);
-        return pattern(i);
+      case Opcode::iota: only_sbuf(i); return pattern(i);
       case Opcode::affine_select:
         only_sbuf(i);
         same_shape(i, i.src[0], "src0");
@@ -344,9 +340,10 @@ class Checker {
         only_sbuf(i);
         if (i.dst.partitions != 1) fail("dst has {} partitions; the result lies in one", i.dst.partitions);
         free_elements(i.dst, "dst", i.src[0].free_elements());
-        operation(i.op0, "op0", i.op0 == AluOp::add || i.op0 == AluOp::average || i.op0 == AluOp::max ||
-                                    i.op0 == AluOp::min || i.op0 == AluOp::mult || i.op0 == AluOp::bitwise_and ||
-                                    i.op0 == AluOp::bitwise_or || i.op0 == AluOp::bitwise_xor);
+        operation(i.op0, "op0",
+                  i.op0 == AluOp::add || i.op0 == AluOp::average || i.op0 == AluOp::max || i.op0 == AluOp::min ||
+                      i.op0 == AluOp::mult || i.op0 == AluOp::bitwise_and || i.op0 == AluOp::bitwise_or ||
+                      i.op0 == AluOp::bitwise_xor);
         return integers_for(i, i.op0);
       case Opcode::gpsimd_kernel:
         if (!i.pattern.empty()) pattern(i);
@@ -391,8 +388,7 @@ class Checker {
       fail("nc_matmul cannot multiply {} and {}; f32 goes with f32, bf16, f16 and f8 with each other",
            name_of(stationary.dtype), name_of(moving.dtype));
     const int64_t k = stationary.partitions, m = stationary.free_elements(), n = moving.free_elements();
-    if (moving.partitions != k)
-      fail("stationary has {} partitions (K), moving has {}", k, moving.partitions);
+    if (moving.partitions != k) fail("stationary has {} partitions (K), moving has {}", k, moving.partitions);
     if (k > chip_.tensor_rows || m > chip_.tensor_columns || n > chip_.moving_free_max)
       fail("K={} M={} N={} exceed {}'s tensor engine: {} x {}, {} moving columns", k, m, n, chip_.name,
            chip_.tensor_rows, chip_.tensor_columns, chip_.moving_free_max);
@@ -418,9 +414,8 @@ class Checker {
       for (const Instruction* loop : loops_)
         if (loop->reg == term.reg && term.bytes % bank != 0) moves.push_back({term.bytes, loop->count});
     int budget = 4096;
-    const bool split = any_start(moves, 0, pool.offset + set.base, budget, [&](int64_t start) {
-      return start / bank != (start + bytes - 1) / bank;
-    });
+    const bool split = any_start(moves, 0, pool.offset + set.base, budget,
+                                 [&](int64_t start) { return start / bank != (start + bytes - 1) / bank; });
     if (split) fail("dst crosses a psum bank of {} bytes", bank);
   }
 
@@ -458,9 +453,9 @@ class Checker {
     for (size_t d = 0; d + i.axes < src.dims.size(); ++d) kept *= src.dims[d].count;
     if (i.dst.free_elements() != kept)
       fail("dst has {} elements per partition, the reduction leaves {}", i.dst.free_elements(), kept);
-    operation(i.op0, "op0", is_binary(i.op0) && !is_comparison(i.op0) && i.op0 != AluOp::subtract &&
-                                i.op0 != AluOp::divide && i.op0 != AluOp::pow && i.op0 != AluOp::mod &&
-                                i.op0 != AluOp::bypass);
+    operation(i.op0, "op0",
+              is_binary(i.op0) && !is_comparison(i.op0) && i.op0 != AluOp::subtract && i.op0 != AluOp::divide &&
+                  i.op0 != AluOp::pow && i.op0 != AluOp::mod && i.op0 != AluOp::bypass);
     integers_for(i, i.op0);
   }
 
@@ -484,8 +479,8 @@ class Checker {
     const int64_t size = size_of(src.dtype);
     if (src.dims.size() > 1 || i.dst.dims.size() > 1) fail("dma_transpose takes one free dimension");
     if (size != 2 && size != 4) fail("dma_transpose moves types of 2 or 4 bytes, not {}", name_of(src.dtype));
-    if (i.dst.dtype != src.dtype) fail("dst is {}, src0 is {}; a transpose keeps the type", name_of(i.dst.dtype),
-                                       name_of(src.dtype));
+    if (i.dst.dtype != src.dtype)
+      fail("dst is {}, src0 is {}; a transpose keeps the type", name_of(i.dst.dtype), name_of(src.dtype));
     if (i.dst.partitions != src.free_elements() || i.dst.free_elements() != src.partitions)
       fail("dst is {}, the transpose of src0 is {}x{}", shape(i.dst), src.free_elements(), src.partitions);
     if (i.accumulate) fail("dma_transpose cannot accumulate");

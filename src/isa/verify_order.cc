@@ -13,8 +13,8 @@ namespace opentrn::isa {
 namespace {
 
 constexpr int64_t kWalkLimit = 4'000'000;  // instructions walked before the proof gives up
-constexpr int64_t kFullWalk = 100'000;    // up to here a verdict against a program is checked without cutting loops
-constexpr int64_t kMaxRuns = 64;          // runs of a strided operand that are looked at one by one
+constexpr int64_t kFullWalk = 100'000;     // up to here a verdict against a program is checked without cutting loops
+constexpr int64_t kMaxRuns = 64;           // runs of a strided operand that are looked at one by one
 
 class OrderWalk {
  public:
@@ -44,9 +44,9 @@ class OrderWalk {
         if (access.memory == Memory::hbm && access.writes) buffers_[access.index].ever_written = true;
     for (const OrderPlan& plan : plans_)
       if (plan.barriers != plans_[0].barriers)
-        return findings_.add(static_cast<int>(&plan - plans_.data()), -1,
-                             fmt::format("this core meets {} barriers, core 0 meets {}", plan.barriers,
-                                         plans_[0].barriers));
+        return findings_.add(
+            static_cast<int>(&plan - plans_.data()), -1,
+            fmt::format("this core meets {} barriers, core 0 meets {}", plan.barriers, plans_[0].barriers));
     clocks_.resize(lanes_);
     for (size_t c = 0; c < plans_.size(); ++c) prepare(static_cast<int>(c));
     if (!walk()) return;
@@ -123,8 +123,10 @@ class OrderWalk {
     for (; s.pc < core.code.size(); ++s.pc) {
       const Instruction& i = core.code[s.pc];
       if (++steps_ > kWalkLimit) {
-        findings_.add(c, -1, fmt::format("the order proof gave up after {} instructions; the program has too many loop "
-                                         "levels or pools that are too deep", kWalkLimit));
+        findings_.add(c, -1,
+                      fmt::format("the order proof gave up after {} instructions; the program has too many loop "
+                                  "levels or pools that are too deep",
+                                  kWalkLimit));
         return false;
       }
       if (findings_.full()) return false;
@@ -303,9 +305,12 @@ class OrderWalk {
   void trigger(int c, const Instruction& i, const PlannedStep& planned, int index) {
     CoreState::Trigger& last = cores_[c].triggers[i.queue];
     const Clock& engine = clocks_[planned.engine_lane];
-    if (last.lane >= 0 && last.lane != planned.engine_lane && engine.time[last.lane] < last.time && once(c, index, c, -1))
-      findings_.add(c, index, fmt::format("queue q{} is triggered by two engines and nothing orders their triggers; "
-                                          "use one queue for each engine", i.queue));
+    if (last.lane >= 0 && last.lane != planned.engine_lane && engine.time[last.lane] < last.time &&
+        once(c, index, c, -1))
+      findings_.add(c, index,
+                    fmt::format("queue q{} is triggered by two engines and nothing orders their triggers; "
+                                "use one queue for each engine",
+                                i.queue));
     last = {planned.engine_lane, engine.time[planned.engine_lane]};
   }
 
@@ -347,15 +352,16 @@ class OrderWalk {
         if (once(c, record.instruction, c, -2))
           findings_.add(c, record.instruction,
                         reg.pool < 0 ? fmt::format("slot register t{} is used before a rotate writes it", access.slot)
-                                     : fmt::format("slot register t{} holds a slot of pool '{}', not of '{}'", access.slot,
-                                                   program_.cores[c].pools[reg.pool].name, pool.name));
+                                     : fmt::format("slot register t{} holds a slot of pool '{}', not of '{}'",
+                                                   access.slot, program_.cores[c].pools[reg.pool].name, pool.name));
         return false;
       }
       if (s.slots[s.first_slot[reg.pool] + reg.slot].generation != reg.generation) {
         if (once(c, record.instruction, c, -2))
           findings_.add(c, record.instruction,
                         fmt::format("slot register t{} names a tile whose slot in pool '{}' was taken again by a later "
-                                    "rotate (the pool has {} slots)", access.slot, pool.name, pool.depth));
+                                    "rotate (the pool has {} slots)",
+                                    access.slot, pool.name, pool.depth));
         return false;
       }
       base += pool.offset + reg.slot * pool.bytes;
@@ -407,7 +413,8 @@ class OrderWalk {
         if (once(record.core, record.instruction, record.core, -3))
           findings_.add(record.core, record.instruction,
                         fmt::format("reads a tile of pool '{}' that was not (or not completely) written since its "
-                                    "rotate", program_.cores[record.core].pools[access.index].name));
+                                    "rotate",
+                                    program_.cores[record.core].pools[access.index].name));
       } else if (access.accumulates && !covered(slot.written, record, mask, true)) {
         if (once(record.core, record.instruction, record.core, -4))
           findings_.add(record.core, record.instruction,
@@ -484,8 +491,7 @@ class OrderWalk {
     for (const OrderPlan& plan : plans_)
       for (int engine = 0; engine < kEngines; ++engine)
         if (plan.lanes[engine] >= 0)
-          for (int l = 0; l < lanes_; ++l)
-            floor.time[l] = std::min(floor.time[l], clocks_[plan.lanes[engine]].time[l]);
+          for (int l = 0; l < lanes_; ++l) floor.time[l] = std::min(floor.time[l], clocks_[plan.lanes[engine]].time[l]);
     history.drop_before(floor);
   }
 
@@ -500,12 +506,14 @@ class OrderWalk {
   void race(const Record& earlier, const Record& now) {
     if (!once(now.core, now.instruction, earlier.core, earlier.instruction)) return;
     const CoreProgram& core = program_.cores[earlier.core];
-    const char* what = now.access->writes ? (earlier.access->writes ? "both write" : "this one writes what the other reads")
-                                          : "this one reads what the other writes";
-    findings_.add(now.core, now.instruction,
-                  fmt::format("race: {}, and neither engine order, queue order, semaphores nor barriers put it after "
-                              "instruction {} of core {}: {}", what, earlier.instruction, earlier.core,
-                              print(core.code[earlier.instruction], core, program_)));
+    const char* what = now.access->writes
+                           ? (earlier.access->writes ? "both write" : "this one writes what the other reads")
+                           : "this one reads what the other writes";
+    findings_.add(
+        now.core, now.instruction,
+        fmt::format("race: {}, and neither engine order, queue order, semaphores nor barriers put it after "
+                    "instruction {} of core {}: {}",
+                    what, earlier.instruction, earlier.core, print(core.code[earlier.instruction], core, program_)));
   }
 
   void finish(int c) {
@@ -515,9 +523,10 @@ class OrderWalk {
       SemaphoreState& semaphore = s.semaphores[k];
       if (semaphore.broken) continue;
       if (semaphore.total != core.semaphores[k].initial)
-        findings_.add(c, -1, fmt::format("semaphore '{}' starts at {} and ends at {}; a program leaves its semaphores "
-                                         "as it found them", core.semaphores[k].name, core.semaphores[k].initial,
-                                         semaphore.total));
+        findings_.add(c, -1,
+                      fmt::format("semaphore '{}' starts at {} and ends at {}; a program leaves its semaphores "
+                                  "as it found them",
+                                  core.semaphores[k].name, core.semaphores[k].initial, semaphore.total));
       else if (semaphore.shared)
         uncertain(c, core.semaphores[k], semaphore.pairing);
     }
@@ -527,9 +536,10 @@ class OrderWalk {
     const auto pair = pairing.find_uncertain(semaphore.initial);
     if (!pair) return;
     const CoreProgram& core = program_.cores[c];
-    findings_.add(c, pair->wait, fmt::format("the wait on '{}' may be satisfied by other posts before instruction {} has "
-                                             "posted: {}; use one semaphore for each engine or queue that posts",
-                                             semaphore.name, pair->post, print(core.code[pair->post], core, program_)));
+    findings_.add(c, pair->wait,
+                  fmt::format("the wait on '{}' may be satisfied by other posts before instruction {} has "
+                              "posted: {}; use one semaphore for each engine or queue that posts",
+                              semaphore.name, pair->post, print(core.code[pair->post], core, program_)));
   }
 
   void outputs(const std::vector<int>& roots) {

@@ -23,7 +23,8 @@ void check_declarations(const Program& program, const spec::Chip& chip, Findings
       fail(fmt::format("buffer '{}' aliases buffer {}; an alias names an earlier buffer", buffer.name, buffer.alias));
     const bool constant = buffer.kind == Buffer::Kind::constant;
     if (constant && static_cast<int64_t>(buffer.data.size()) != buffer.bytes)
-      fail(fmt::format("constant '{}' has {} bytes but {} bytes of data", buffer.name, buffer.bytes, buffer.data.size()));
+      fail(fmt::format("constant '{}' has {} bytes but {} bytes of data", buffer.name, buffer.bytes,
+                       buffer.data.size()));
     if (!constant && !buffer.data.empty()) fail(fmt::format("buffer '{}' has data but is no constant", buffer.name));
     if (constant && buffer.alias >= 0) fail(fmt::format("constant '{}' cannot be an alias", buffer.name));
   }

@@ -55,9 +55,12 @@ TEST(Overlap, ColumnBlocksOfTheSameRows) {
 }
 
 TEST(Overlap, SlicesWithSteps) {
-  EXPECT_FALSE(overlap(byte_set(hbm(DType::bf16, 0, 0, 1, {{2, 100}})), byte_set(hbm(DType::bf16, 2, 0, 1, {{2, 100}}))));
-  EXPECT_TRUE(overlap(byte_set(hbm(DType::bf16, 0, 0, 1, {{2, 100}})), byte_set(hbm(DType::bf16, 2, 0, 1, {{3, 100}}))));
-  EXPECT_FALSE(overlap(byte_set(hbm(DType::f32, 0, 0, 1, {{6, 50}})), byte_set(hbm(DType::f32, 4, 0, 1, {{6, 9}, {2, 2}}))));
+  EXPECT_FALSE(
+      overlap(byte_set(hbm(DType::bf16, 0, 0, 1, {{2, 100}})), byte_set(hbm(DType::bf16, 2, 0, 1, {{2, 100}}))));
+  EXPECT_TRUE(
+      overlap(byte_set(hbm(DType::bf16, 0, 0, 1, {{2, 100}})), byte_set(hbm(DType::bf16, 2, 0, 1, {{3, 100}}))));
+  EXPECT_FALSE(
+      overlap(byte_set(hbm(DType::f32, 0, 0, 1, {{6, 50}})), byte_set(hbm(DType::f32, 4, 0, 1, {{6, 9}, {2, 2}}))));
 }
 
 TEST(Overlap, TransposedTilesOfOneMatrix) {

@@ -194,7 +194,9 @@ class Generator {
     return kValues[pick(0, 10)];
   }
   template <typename E>
-  E enumeration(E last) { return static_cast<E>(pick(0, static_cast<int>(last))); }
+  E enumeration(E last) {
+    return static_cast<E>(pick(0, static_cast<int>(last)));
+  }
   DType dtype() { return enumeration(DType::c128); }
 
   KernelInstruction kernel_instruction() {
@@ -337,8 +339,9 @@ TEST(Text, SerialisedFormGivesTheProgramBack) {
 
 // ---- errors: line, column, what was expected and what was found
 TEST(TextErrors, SayWhatWasExpectedWhere) {
-  const std::string head = "program p chip=trn2\nbuffer x input bytes=64\ncore {\n  pool t sbuf bytes=64 depth=1\n"
-                           "  semaphore s\n  rotate t0 = t\n";
+  const std::string head =
+      "program p chip=trn2\nbuffer x input bytes=64\ncore {\n  pool t sbuf bytes=64 depth=1\n"
+      "  semaphore s\n  rotate t0 = t\n";
   EXPECT_EQ(error_of(""), "line 1, column 1: expected 'program', found the end of the text");
   EXPECT_EQ(error_of("program p chip=trn2\nbufer x"),
             "line 2, column 1: expected 'buffer', 'scalar', 'kernel' or 'core', found 'bufer'");
@@ -347,15 +350,18 @@ TEST(TextErrors, SayWhatWasExpectedWhere) {
   EXPECT_EQ(error_of(head + "  vektor memset f32 t[t0] [0:1]\n}"),
             "line 7, column 3: expected an engine (tensor, vector, scalar, gpsimd, sync), 'loop', 'rotate', 'barrier', "
             "'pool', 'semaphore' or '}', found 'vektor'");
-  EXPECT_EQ(error_of(head + "  vector memsett f32 t[t0] [0:1]\n}"), "line 7, column 10: expected an opcode, found 'memsett'");
+  EXPECT_EQ(error_of(head + "  vector memsett f32 t[t0] [0:1]\n}"),
+            "line 7, column 10: expected an opcode, found 'memsett'");
   EXPECT_EQ(error_of(head + "  vector memset f23 t[t0] [0:1]\n}"),
             "line 7, column 17: expected an attribute, 'wait', 'post' or the end of the line, found 'f23'");
-  EXPECT_EQ(error_of(head + "  vector memset f32 u[t0] [0:1]\n}"), "line 7, column 21: no pool named 'u' is declared above");
+  EXPECT_EQ(error_of(head + "  vector memset f32 u[t0] [0:1]\n}"),
+            "line 7, column 21: no pool named 'u' is declared above");
   EXPECT_EQ(error_of(head + "  vector memset f32 t [0:1]\n}"),
             "line 7, column 23: 't' is a pool: write the slot register in brackets, such as t[t0]");
   EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [1,4]\n}"),
             "line 7, column 27: expected the partition range of an on-chip operand, such as [0:128], found '['");
-  EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [0:1] [1,4,2]\n}"), "line 7, column 37: expected ']', found ','");
+  EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [0:1] [1,4,2]\n}"),
+            "line 7, column 37: expected ']', found ','");
   EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [0:1] value=one\n}"),
             "line 7, column 39: expected a number, $scalar or an operand, found 'one'");
   EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [0:1] scale=1\n}"),
@@ -364,11 +370,13 @@ TEST(TextErrors, SayWhatWasExpectedWhere) {
             "line 7, column 38: no semaphore named 'q' is declared above");
   EXPECT_EQ(error_of(head + "  vector memset f32 t[t0] [0:1] post s=1\n}"),
             "line 7, column 39: expected '+' and a count, found '='");
-  EXPECT_EQ(error_of(head + "  loop i0 < 4 {\n"), "line 8, column 1: expected '}' that closes the loop, found the end of the text");
+  EXPECT_EQ(error_of(head + "  loop i0 < 4 {\n"),
+            "line 8, column 1: expected '}' that closes the loop, found the end of the text");
   EXPECT_EQ(error_of(head + "  loop i0 < 99999999999999999999 {\n"),
             "line 7, column 13: 99999999999999999999 is out of range for a trip count (-9223372036854775808 to "
             "9223372036854775807)");
-  EXPECT_EQ(error_of(head + "  rotate t99999 = t\n}"), "line 7, column 10: expected a slot register such as t0, found 't99999'");
+  EXPECT_EQ(error_of(head + "  rotate t99999 = t\n}"),
+            "line 7, column 10: expected a slot register such as t0, found 't99999'");
   EXPECT_EQ(error_of(head + "  \x01\n}"), "line 7, column 3: unexpected byte 0x01");
   EXPECT_EQ(error_of("program \"p"), "line 1, column 9: this quoted name has no closing quote");
   EXPECT_EQ(error_of("program p\nkernel k {\n body {\n r64 = load.f32 0\n"),

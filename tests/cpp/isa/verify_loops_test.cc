@@ -109,7 +109,9 @@ core {{
     gpsimd.q{7} dma_copy f32 y+{4}+i0*{6} [0:16 step 16] [1,16] <- f32 t[t0] [0:16] [1,16] wait done>=1 post free+1
   }}
 }}
-)", trip, depth, credits, (load + 32) * 1024, (store + 32) * 1024, step_load * 1024, step_store * 1024, 1);
+)",
+                                         trip, depth, credits, (load + 32) * 1024, (store + 32) * 1024,
+                                         step_load * 1024, step_store * 1024, 1);
     verdicts.compare(parse(text), fmt::format("round {}", round));
     if (testing::Test::HasFailure()) return;
   }
@@ -142,10 +144,13 @@ core {{
     loop i1 < {} {{
       sync.q0 dma_copy f32 t[t0]+i1*32 [0:16] [1,8] <- f32 x+i1*512 [0:16 step 8] [1,8] post ready+1
     }}
-)", depth, credits, outer, trip);
+)",
+                                   depth, credits, outer, trip);
     if (at_once) text += fmt::format("    vector event_semaphore wait ready>={}\n", wait);
-    text += fmt::format("    loop i1 < {} {{\n      vector tensor_copy f32 r[t1] [0:16] [1,8] <- f32 t[t0]+{}+i1*{} [0:16] [1,8]{}\n    }}\n",
-                        readable, reversed ? 32 * (trip - 1) : 32 * ahead, reversed ? -32 : 32, at_once ? "" : " wait ready>=1");
+    text += fmt::format(
+        "    loop i1 < {} {{\n      vector tensor_copy f32 r[t1] [0:16] [1,8] <- f32 t[t0]+{}+i1*{} [0:16] [1,8]{}\n   "
+        " }}\n",
+        readable, reversed ? 32 * (trip - 1) : 32 * ahead, reversed ? -32 : 32, at_once ? "" : " wait ready>=1");
     if (at_once ? wait < trip : readable < trip)
       text += fmt::format("    vector event_semaphore wait ready>={}\n", at_once ? trip - wait : trip - readable);
     text += "    vector event_semaphore post free+1\n  }\n}\n";

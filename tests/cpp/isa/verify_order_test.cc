@@ -33,17 +33,19 @@ const std::string& matmul() {
 }
 
 TEST(Race, MissingWaitForTheLoad) {
-  const std::string text = replaced(replaced(scaled_add(), "wait a_ready>=1, b_ready>=1", "wait b_ready>=1"),
-                                    "post a_ready+1", "");
-  EXPECT_THAT(findings(text),
-              HasSubstr("0:5 race: this one reads what the other writes, and neither engine order, queue order, semaphores nor "
-                        "barriers put it after instruction 3 of core 0: sync.q0 dma_copy f32 a_tile[t0]"));
+  const std::string text =
+      replaced(replaced(scaled_add(), "wait a_ready>=1, b_ready>=1", "wait b_ready>=1"), "post a_ready+1", "");
+  EXPECT_THAT(
+      findings(text),
+      HasSubstr("0:5 race: this one reads what the other writes, and neither engine order, queue order, semaphores nor "
+                "barriers put it after instruction 3 of core 0: sync.q0 dma_copy f32 a_tile[t0]"));
   // With both loads in one queue, b's token says that a is there too.
   EXPECT_EQ(findings(replaced(text, "gpsimd.q2 dma_copy", "sync.q0 dma_copy")), "");
 }
 
 TEST(Race, MissingRelease) {
-  const std::string text = replaced(replaced(scaled_add(), "wait a_free>=1 ", ""), "post a_free+1, done+1", "post done+1");
+  const std::string text =
+      replaced(replaced(scaled_add(), "wait a_free>=1 ", ""), "post a_free+1, done+1", "post done+1");
   EXPECT_THAT(findings(text), HasSubstr("0:3 race: this one writes what the other reads"));
 }
 
@@ -59,8 +61,9 @@ TEST(Race, DoubleBufferingWithOneBuffer) {
 }
 
 TEST(Race, EveryWaitAndPostOfTheMatmulMatters) {
-  for (const char* signal : {"wait sums_free>=1", "wait a_ready>=1", "wait b_ready>=2", "post a_free+1", "post sums_ready+1",
-                             "post b_ready+1", "wait c_ready>=1 ", "post c_free+1", "wait a_free>=1 "})
+  for (const char* signal :
+       {"wait sums_free>=1", "wait a_ready>=1", "wait b_ready>=2", "post a_free+1", "post sums_ready+1",
+        "post b_ready+1", "wait c_ready>=1 ", "post c_free+1", "wait a_free>=1 "})
     EXPECT_NE(findings(replaced(matmul(), signal, "")), "") << signal;
 }
 
@@ -90,8 +93,9 @@ core {
 }
 )";
   EXPECT_EQ(findings(text), "");
-  EXPECT_THAT(findings(replaced(replaced(text, "depth=1", "depth=2"), "free initial=1", "free initial=2")),
-              HasSubstr("0:4 the wait on 'ready' may be satisfied by other posts before instruction 2 has posted: sync.q0"));
+  EXPECT_THAT(
+      findings(replaced(replaced(text, "depth=1", "depth=2"), "free initial=1", "free initial=2")),
+      HasSubstr("0:4 the wait on 'ready' may be satisfied by other posts before instruction 2 has posted: sync.q0"));
 }
 
 TEST(Race, OneSemaphoreForTwoWaiters) {
@@ -109,7 +113,8 @@ core {
   vector tensor_copy f32 t[t1] [0:1] [1,16] <- f32 t[t1] [0:1] [1,16] wait ready>=1
 }
 )";
-  EXPECT_THAT(findings(text), HasSubstr("0:5 the wait on 'ready' may be satisfied by other posts before instruction 3"));
+  EXPECT_THAT(findings(text),
+              HasSubstr("0:5 the wait on 'ready' may be satisfied by other posts before instruction 3"));
 }
 
 TEST(Race, OneQueueTriggeredByTwoEngines) {
@@ -119,11 +124,13 @@ TEST(Race, OneQueueTriggeredByTwoEngines) {
 
 // Two cores write one output; the barrier orders what follows it.
 std::string two_cores(const char* offset, const char* between) {
-  std::string text = "program p chip=trn2\nbuffer x input bytes=64\nbuffer s scratch bytes=128\nbuffer y output bytes=64\n";
+  std::string text =
+      "program p chip=trn2\nbuffer x input bytes=64\nbuffer s scratch bytes=128\nbuffer y output bytes=64\n";
   for (int core = 0; core < 2; ++core) {
     text += "core {\n  pool t sbuf bytes=64 depth=1\n  semaphore r\n  semaphore d\n  rotate t0 = t\n";
     text += "  sync.q0 dma_copy f32 t[t0] [0:1] [1,16] <- f32 x [1,16] post r+1\n";
-    text += std::string("  sync.q0 dma_copy f32 s") + (core ? offset : "") + " [1,16] <- f32 t[t0] [0:1] [1,16] wait r>=1\n";
+    text += std::string("  sync.q0 dma_copy f32 s") + (core ? offset : "") +
+            " [1,16] <- f32 t[t0] [0:1] [1,16] wait r>=1\n";
     text += std::string("  ") + between + "\n";
     if (core == 1) text += "  sync.q0 dma_copy f32 y [1,16] <- f32 s [1,16]\n";
     text += "}\n";
@@ -179,21 +186,24 @@ core {
   rotate t1 = b
   vector memset f32 a[t0] [0:128] [1,1024] value=0 post s+1
   vector memset f32 b[t1] [0:128] [1,1024] value=1 post u+1
-  sync.q0 dma_copy )" + first + " wait s>=1\n  gpsimd.q1 dma_copy " + second + " wait u>=1\n}\n";
+  sync.q0 dma_copy )" +
+           first + " wait s>=1\n  gpsimd.q1 dma_copy " + second + " wait u>=1\n}\n";
   };
   const std::string a = " <- f32 a[t0] [0:128] [1,512]", b = " <- f32 b[t1] [0:128] [1,512]";
   EXPECT_EQ(findings(stores("f32 y [0:128 step 1024] [1,512]" + a, "f32 y+2048 [0:128 step 1024] [1,512]" + b)), "");
   EXPECT_EQ(findings(stores("f32 y [0:128 step 1] [128,512]" + a, "f32 y+262144 [0:128 step 1] [128,512]" + b)), "");
   EXPECT_EQ(findings(stores("f32 y [0:128 step 1024] [2,512]" + a, "f32 y+4 [0:128 step 1024] [2,512]" + b)), "");
-  EXPECT_EQ(findings(stores("f32 y+2044 [0:128 step 1024] [-1,512]" + a, "f32 y+2048 [0:128 step 1024] [1,512]" + b)), "");
+  EXPECT_EQ(findings(stores("f32 y+2044 [0:128 step 1024] [-1,512]" + a, "f32 y+2048 [0:128 step 1024] [1,512]" + b)),
+            "");
   EXPECT_THAT(findings(stores("f32 y [0:128 step 1024] [1,512]" + a, "f32 y+2044 [0:128 step 1024] [1,512]" + b)),
               HasSubstr("race: both write"));
 }
 
 TEST(Tokens, AWaitThatNothingSatisfies) {
-  EXPECT_THAT(findings(replaced(scaled_add(), "b_free initial=2", "b_free initial=0")),
-              HasSubstr("0:4 waits for 1 of semaphore 'b_free', but only 0 are left when everything before it in program "
-                        "order has completed: this never ends"));
+  EXPECT_THAT(
+      findings(replaced(scaled_add(), "b_free initial=2", "b_free initial=0")),
+      HasSubstr("0:4 waits for 1 of semaphore 'b_free', but only 0 are left when everything before it in program "
+                "order has completed: this never ends"));
 }
 
 TEST(Tokens, SemaphoresEndAsTheyBegan) {
@@ -225,16 +235,20 @@ core {
 )";
   EXPECT_EQ(findings(text), "");
   EXPECT_THAT(findings(replaced(text, "wait ready>=100", "wait ready>=99")), HasSubstr("starts at 0 and ends at 1"));
-  EXPECT_THAT(findings(replaced(text, "y+i0*512 [1,128] <- f32 t[t0]+i0*512", "y+i0*512 [1,128] <- f32 t[t0]+50688+i0*-512")),
-              HasSubstr("race"));
+  EXPECT_THAT(
+      findings(replaced(text, "y+i0*512 [1,128] <- f32 t[t0]+i0*512", "y+i0*512 [1,128] <- f32 t[t0]+50688+i0*-512")),
+      HasSubstr("race"));
 }
 
 TEST(Contents, ReadsOfWhatNobodyWrote) {
-  EXPECT_THAT(findings(replaced(scaled_add(), "b_tile[t1] [0:128] [1,512] <- f32 b+", "b_tile[t1] [0:128] [1,511] <- f32 b+")),
-              HasSubstr("elements"));
-  const std::string text = replaced(scaled_add(), "gpsimd.q2 dma_copy f32 b_tile[t1] [0:128] [1,512] <- f32 b+i0*262144 [0:128 step 512] [1,512]",
-                                    "gpsimd.q2 dma_copy f32 b_tile[t1] [0:128] [1,511] <- f32 b+i0*262144 [0:128 step 512] [1,511]");
-  EXPECT_THAT(findings(text), HasSubstr("0:5 reads a tile of pool 'b_tile' that was not (or not completely) written since its rotate"));
+  EXPECT_THAT(
+      findings(replaced(scaled_add(), "b_tile[t1] [0:128] [1,512] <- f32 b+", "b_tile[t1] [0:128] [1,511] <- f32 b+")),
+      HasSubstr("elements"));
+  const std::string text = replaced(
+      scaled_add(), "gpsimd.q2 dma_copy f32 b_tile[t1] [0:128] [1,512] <- f32 b+i0*262144 [0:128 step 512] [1,512]",
+      "gpsimd.q2 dma_copy f32 b_tile[t1] [0:128] [1,511] <- f32 b+i0*262144 [0:128 step 512] [1,511]");
+  EXPECT_THAT(findings(text),
+              HasSubstr("0:5 reads a tile of pool 'b_tile' that was not (or not completely) written since its rotate"));
 }
 
 TEST(Contents, StridedWritesCompleteATile) {
@@ -250,22 +264,26 @@ core {
 }
 )";
   EXPECT_EQ(findings(text), "");
-  EXPECT_THAT(findings(replaced(text, "t[t0]+4 [0:128] [2,4]", "t[t0]+4 [0:128] [2,3]")), HasSubstr("0:3 reads a tile"));
+  EXPECT_THAT(findings(replaced(text, "t[t0]+4 [0:128] [2,4]", "t[t0]+4 [0:128] [2,3]")),
+              HasSubstr("0:3 reads a tile"));
   EXPECT_THAT(findings(replaced(text, "t[t0]+4 [0:128] [2,4]", "t[t0]+4 [0:64] [2,4]")), HasSubstr("0:3 reads a tile"));
 }
 
 TEST(Contents, ATileWhoseSlotWasTakenAgain) {
-  const std::string text = replaced(scaled_add(), "    rotate t1 = b_tile\n", "    rotate t1 = b_tile\n    rotate t2 = b_tile\n    rotate t3 = b_tile\n");
+  const std::string text = replaced(scaled_add(), "    rotate t1 = b_tile\n",
+                                    "    rotate t1 = b_tile\n    rotate t2 = b_tile\n    rotate t3 = b_tile\n");
   EXPECT_THAT(findings(text), HasSubstr("slot register t1 names a tile whose slot in pool 'b_tile' was taken again"));
 }
 
 TEST(Contents, ASlotRegisterThatNoRotateWrote) {
-  EXPECT_THAT(findings(replaced(replaced(scaled_add(), "    rotate t0 = a_tile\n", ""), "core 0 {", "core 0 {\n  registers loop=1 slot=2")),
+  EXPECT_THAT(findings(replaced(replaced(scaled_add(), "    rotate t0 = a_tile\n", ""), "core 0 {",
+                                "core 0 {\n  registers loop=1 slot=2")),
               HasSubstr("slot register t0 is used before a rotate writes it"));
 }
 
 TEST(Contents, AccumulatingOntoWhatNoMatmulWrote) {
-  EXPECT_THAT(findings(replaced(matmul(), "wait sums_free>=1", "accumulate wait sums_free>=1")), HasSubstr("0:11 reads a tile of pool 'sums'"));
+  EXPECT_THAT(findings(replaced(matmul(), "wait sums_free>=1", "accumulate wait sums_free>=1")),
+              HasSubstr("0:11 reads a tile of pool 'sums'"));
 }
 
 TEST(Contents, OutputsAreWritten) {
@@ -294,7 +312,7 @@ TEST(Speed, SmallProgramsTakeMicroseconds) {
   RecordProperty("scaled_add_us", std::to_string(add));
   RecordProperty("matmul_us", std::to_string(product));
   printf("scaled_add %.1f us, matmul %.1f us\n", add, product);
-  EXPECT_LT(add, 2000);      // far above what it takes, so that a busy machine does not matter
+  EXPECT_LT(add, 2000);  // far above what it takes, so that a busy machine does not matter
   EXPECT_LT(product, 20000);
 }
 
