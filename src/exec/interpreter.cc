@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "exec/executable.h"
+#include "exec/launch_values.h"
 
 namespace opentrn::exec {
 namespace {
@@ -95,49 +96,10 @@ Scratch& thread_scratch() {
   return *scratch;
 }
 
-// Launch values in the types of the program's arguments.
-class Values {
- public:
-  Values(const isa::Program& program, std::span<const ScalarValue> scalars) {
-    const size_t n = program.scalars.size();
-    if (scalars.size() < n) {
-      throw InternalError("program '" + program.name + "' takes " + std::to_string(n) + " scalars, the launch gave " +
-                          std::to_string(scalars.size()));
-    }
-    if (n > kInline) large_.resize(n), data_ = large_.data();
-    for (size_t i = 0; i < n; ++i) data_[i] = convert(program.scalars[i].dtype, scalars[i]);
-  }
-  const Value* data() const { return data_; }
-
- private:
-  static Value convert(DType dtype, const ScalarValue& from) {
-    Value value;
-    const bool integer = from.kind == ScalarValue::Kind::integer;
-    if (is_float(dtype)) {
-      value.real = integer ? static_cast<double>(from.integer) : from.real;
-      if (dtype == DType::f32) value.real = integer ? static_cast<float>(from.integer) : static_cast<float>(from.real);
-      const double clamped = std::clamp(value.real, -9.2e18, 9.2e18);
-      value.integer = value.real == value.real ? static_cast<int64_t>(clamped) : 0;
-    } else {
-      const double clamped = std::clamp(from.real, -9.2e18, 9.2e18);
-      value.integer = integer ? from.integer : clamped == clamped ? static_cast<int64_t>(clamped) : 0;
-      if (dtype == DType::i32) value.integer = static_cast<int32_t>(value.integer);
-      value.real = static_cast<double>(value.integer);
-    }
-    return value;
-  }
-
-  static constexpr size_t kInline = 16;
-  Value inline_[kInline];
-  std::vector<Value> large_;
-  Value* data_ = inline_;
-};
-
 }  // namespace
 
 bool run_core(const Executable& executable, int core, CoreMemory& memory, std::span<std::byte* const> buffers,
-              std::span<const ScalarValue> scalars, Rendezvous* rendezvous, Fault& fault) {
-  const Values values(executable.program(), scalars);
+              const LaunchValues& values, Rendezvous* rendezvous, Fault& fault) {
   CoreRun run(executable, core, memory, buffers, values.data(), &thread_scratch());
   for (;;) {
     switch (run.advance(fault)) {
@@ -152,10 +114,9 @@ bool run_core(const Executable& executable, int core, CoreMemory& memory, std::s
 }
 
 bool run(const Executable& executable, std::span<CoreMemory* const> memories, std::span<std::byte* const> buffers,
-         std::span<const ScalarValue> scalars, Fault& fault) {
+         const LaunchValues& values, Fault& fault) {
   const int cores = executable.cores();
-  if (cores == 1) return run_core(executable, 0, *memories[0], buffers, scalars, nullptr, fault);
-  const Values values(executable.program(), scalars);
+  if (cores == 1) return run_core(executable, 0, *memories[0], buffers, values, nullptr, fault);
   std::vector<std::unique_ptr<CoreRun>> runs;
   for (int c = 0; c < cores; ++c)
     runs.push_back(std::make_unique<CoreRun>(executable, c, *memories[static_cast<size_t>(c)], buffers, values.data(), &thread_scratch()));
@@ -170,6 +131,16 @@ bool run(const Executable& executable, std::span<CoreMemory* const> memories, st
     }
     if (!unfinished) return true;
   }
+}
+
+bool run_core(const Executable& executable, int core, CoreMemory& memory, std::span<std::byte* const> buffers,
+              std::span<const ScalarValue> scalars, Rendezvous* rendezvous, Fault& fault) {
+  return run_core(executable, core, memory, buffers, LaunchValues(executable.program(), scalars), rendezvous, fault);
+}
+
+bool run(const Executable& executable, std::span<CoreMemory* const> memories, std::span<std::byte* const> buffers,
+         std::span<const ScalarValue> scalars, Fault& fault) {
+  return run(executable, memories, buffers, LaunchValues(executable.program(), scalars), fault);
 }
 
 void Rendezvous::arrive_and_wait() {

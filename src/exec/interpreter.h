@@ -92,6 +92,12 @@ bool run_core(const Executable& executable, int core, CoreMemory& memory, std::s
 // Runs all cores on the calling thread, alternating at barriers.
 bool run(const Executable& executable, std::span<CoreMemory* const> memories, std::span<std::byte* const> buffers,
          std::span<const ScalarValue> scalars, Fault& fault);
+// Both with the scalars already converted.
+class LaunchValues;
+bool run_core(const Executable& executable, int core, CoreMemory& memory, std::span<std::byte* const> buffers,
+              const LaunchValues& values, Rendezvous* rendezvous, Fault& fault);
+bool run(const Executable& executable, std::span<CoreMemory* const> memories, std::span<std::byte* const> buffers,
+         const LaunchValues& values, Fault& fault);
 
 // Name of the SIMD target in use ("AVX3", "AVX2", "SSE4", "NEON", ...). OPENTRN_SIMD=<name> limits it.
 std::string simd_target();

@@ -8,17 +8,12 @@
 
 #include "exec/convert.h"
 #include "exec/interpreter.h"
+#include "exec/launch_values.h"
 #include "exec/operand.h"
 #include "exec/simd.h"
 #include "isa/program.h"
 
 namespace opentrn::exec {
-
-// A launch scalar after conversion to its argument's dtype.
-struct Value {
-  double real = 0;
-  int64_t integer = 0;
-};
 
 // Working memory of one thread, kept between runs.
 struct Scratch {
