@@ -43,6 +43,8 @@ Maker maker_of(Opcode opcode) {
   }
 }
 
+}  // namespace
+
 void decode(const isa::Program& program, const isa::CoreProgram& core, const Context& context, Executable::Code& code) {
   code.pools = static_cast<int>(core.pools.size());
   code.loop_registers = core.loop_registers;
@@ -89,8 +91,6 @@ void decode(const isa::Program& program, const isa::CoreProgram& core, const Con
   }
   if (!open.empty()) throw UserError("program '" + program.name + "': loop_begin without loop_end");
 }
-
-}  // namespace
 
 Executable::Executable(std::shared_ptr<const isa::Program> program, const spec::Chip& chip) : program_(std::move(program)) {
   code_ = std::make_unique<Code[]>(program_->cores.size());

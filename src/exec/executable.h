@@ -27,4 +27,7 @@ struct Executable::Code {
   int barriers = 0;
 };
 
+// Appends a core's instructions to `code`. Throws UserError where loops are not nested.
+void decode(const isa::Program& program, const isa::CoreProgram& core, const Context& context, Executable::Code& code);
+
 }  // namespace opentrn::exec

@@ -42,6 +42,8 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
   const isa::Program& program() const { return *program_; }
+  // Why the program is executed as it is written, "" when it is not.
+  const std::string& literal_reason() const;
   int stages() const;
   int groups(int stage) const;
   // Executes one group. `buffers[i]` is the host address of Program::buffers[i], constants included. Returns true, or

@@ -13,6 +13,7 @@
 #include "graph/element.h"
 #include "graph/evaluate.h"
 #include "isa/text.h"
+#include "run_plan.h"
 
 namespace opentrn::compiler {
 
@@ -59,6 +60,7 @@ struct Compiled {
   std::vector<Bytes> results;
   exec::Fault fault;
   bool ok = true;
+  std::string literal;  // why there is no host plan
 };
 
 inline Compiled run_compiled(const graph::Graph& g, const std::vector<Bytes>& inputs, const std::vector<exec::ScalarValue>& scalars,
@@ -77,21 +79,12 @@ inline Compiled run_compiled(const graph::Graph& g, const std::vector<Bytes>& in
     if (result.program->buffers[i].kind == isa::Buffer::Kind::constant) memory[i] = result.program->buffers[i].data;
     buffers.push_back(alias >= 0 ? memory[alias].data() : memory[i].data());
   }
-  std::vector<std::unique_ptr<exec::CoreMemory>> cores;
-  std::vector<exec::CoreMemory*> pointers;
-  static thread_local std::vector<std::unique_ptr<exec::CoreMemory>> reused;
-  while (static_cast<int>(reused.size()) < lnc) reused.push_back(std::make_unique<exec::CoreMemory>(spec::chip("trn2")));
-  for (int k = 0; k < lnc; ++k) {
-    if (chip == "trn2") {
-      pointers.push_back(reused[k].get());
-    } else {
-      cores.push_back(std::make_unique<exec::CoreMemory>(c));
-      pointers.push_back(cores.back().get());
-    }
-    pointers.back()->poison();
-  }
-  const exec::Executable executable(result.program, c);
-  result.ok = exec::run(executable, pointers, buffers, scalars, result.fault);
+  const PlanRun run = run_plan(result.program, c, buffers, scalars);
+  EXPECT_EQ(run.difference, "");
+  result.ok = run.ok;
+  result.fault = run.fault;
+  result.literal = run.literal;
+  if (getenv("SHOW_LITERAL") && !run.literal.empty()) fprintf(stderr, "LITERAL %s: %s\n", result.program->name.c_str(), run.literal.c_str());
   for (size_t r = 0; r < g.results.size(); ++r) {
     const size_t b = g.parameters.size() + r;
     result.results.push_back(g.results[r].alias >= 0 ? memory[g.results[r].alias] : memory[b]);

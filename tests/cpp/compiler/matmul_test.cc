@@ -10,6 +10,7 @@
 #include "exec/interpreter.h"
 #include "isa/verify.h"
 #include "matmul_case.h"
+#include "run_plan.h"
 
 namespace opentrn::compiler {
 namespace {
@@ -72,17 +73,11 @@ void expect_product(const MatmulCase& c, const spec::Chip& chip) {
   const Matmul matmul = matmul_of(c);
   std::vector<std::byte> lhs = random_matrix(matmul.lhs, 1), rhs = random_matrix(matmul.rhs, 2);
   std::vector<std::byte> out(static_cast<size_t>(extent(matmul.out)), std::byte{0xff});  // NaN
-  exec::Executable executable(program, chip);
-  std::vector<std::unique_ptr<exec::CoreMemory>> memories;
-  std::vector<exec::CoreMemory*> pointers;
-  for (int core = 0; core < c.lnc; ++core) {
-    memories.push_back(std::make_unique<exec::CoreMemory>(chip));
-    memories.back()->poison();
-    pointers.push_back(memories.back().get());
-  }
   std::vector<std::byte*> buffers{lhs.data(), rhs.data(), out.data()};
-  exec::Fault fault;
-  ASSERT_TRUE(exec::run(executable, pointers, buffers, {}, fault)) << fault.message;
+  const PlanRun run = run_plan(program, chip, buffers);
+  ASSERT_TRUE(run.ok) << run.fault.message;
+  EXPECT_EQ(run.difference, "");
+  EXPECT_EQ(run.literal, "");
 
   int64_t batches = 1;
   for (int64_t b : c.batch) batches *= b;
