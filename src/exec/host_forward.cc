@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace opentrn::exec::host {
 namespace {
@@ -270,28 +271,41 @@ class Forwarder {
 
   void run() {
     uses_ = uses_of(nodes_, program_, roots_, tiles_);
+    for (size_t u = 0; u < uses_.all.size(); ++u)
+      if (!uses_.all[u].on_chip()) hbm_.push_back(static_cast<int>(u));
     for (size_t t = 0; t < tiles_; ++t) store(t);
-    sweep();
     for (size_t t = 0; t < tiles_; ++t) load(t);
-    sweep();
+    sweep(nodes_);
   }
 
  private:
   const Use& use(int u) const { return uses_.all[static_cast<size_t>(u)]; }
 
-  // Removes marked instructions and loops that became empty, and numbers what is left.
-  void sweep() {
-    const auto clean = [](const auto& self, std::vector<Node>& nodes) -> void {
-      for (Node& node : nodes)
-        if (node.is_loop()) self(self, node.body);
-      std::erase_if(nodes, [](const Node& node) {
-        return node.is_loop() ? node.body.empty() : node.instruction.opcode == Opcode::event_semaphore;
-      });
-    };
-    clean(clean, nodes_);
-    uses_ = uses_of(nodes_, program_, roots_, tiles_);
+  // Takes an instruction out: its operands no longer count, sweep drops it.
+  void remove(Node& node, int leaf) {
+    node.instruction.opcode = Opcode::event_semaphore;
+    const auto range = std::ranges::equal_range(uses_.all, leaf, {}, &Use::leaf);
+    for (Use& use : range) use.gone = true;
   }
-  static void remove(Node& node) { node.instruction.opcode = Opcode::event_semaphore; }
+  static void sweep(std::vector<Node>& nodes) {
+    for (Node& node : nodes)
+      if (node.is_loop()) sweep(node.body);
+    std::erase_if(nodes, [](const Node& node) {
+      return node.is_loop() ? node.body.empty() : node.instruction.opcode == Opcode::event_semaphore;
+    });
+  }
+  // Lets an operand in a tile refer to HBM.
+  void redirect(int u, const AccessPattern& hbm) {
+    Use& use = uses_.all[static_cast<size_t>(u)];
+    *use.pattern = hbm;
+    use.root = roots_[static_cast<size_t>(hbm.buffer)];
+    hbm_.push_back(u);
+  }
+  // The operands of one instruction.
+  std::span<const Use> of_leaf(int leaf) const {
+    const auto range = std::ranges::equal_range(uses_.all, leaf, {}, &Use::leaf);
+    return {range.begin(), range.end()};
+  }
 
   // HBM accesses of other instructions between two leaves that may touch the bytes of `at`. `in_loop`: the first leaf lies
   // outside loops that the second is in, so that everything in those loops counts.
@@ -302,8 +316,9 @@ class Forwarder {
       const Loop& loop = uses_.loops[static_cast<size_t>(to.loops[shared])];
       end = std::max(end, loop.end - 1);
     }
-    for (const Use& other : uses_.all) {
-      if (other.on_chip() || other.leaf <= begin || other.leaf > end) continue;
+    for (const int u : hbm_) {
+      const Use& other = use(u);
+      if (other.gone || other.leaf <= begin || other.leaf > end) continue;
       if (other.leaf == to.leaf && to.loops.size() == shared) continue;
       if (other.node == at.node || (writes_only && !other.writes)) continue;
       if (other.root != at.root) continue;
@@ -315,9 +330,12 @@ class Forwarder {
   void load(size_t tile) {
     std::vector<LoadMap> maps;
     std::vector<const Use*> writes, reads;
+    std::vector<int> read_numbers;
     for (const int u : uses_.of_tile[tile]) {
       const Use& x = use(u);
+      if (x.gone || !x.on_chip()) continue;
       if (x.writes && x.reads) return;
+      if (x.reads) read_numbers.push_back(u);
       (x.writes ? writes : reads).push_back(&x);
     }
     if (writes.empty()) return;
@@ -329,7 +347,7 @@ class Forwarder {
     }
     // Every byte is loaded once; all loads stand in the same place of the loop nest.
     for (const Use* write : writes)
-      if (write->loops != writes[0]->loops) return;
+      if (!(write->loops == writes[0]->loops)) return;
     for (size_t a = 0; a < writes.size(); ++a)
       for (size_t b = a + 1; b < writes.size(); ++b)
         if (isa::overlap(isa::byte_set(*writes[a]->pattern), isa::byte_set(*writes[b]->pattern))) return;
@@ -343,29 +361,28 @@ class Forwarder {
       if (!hbm || !takes_strides(read.node->instruction, *read.pattern, *hbm)) return;
       for (const Use* write : writes) {
         const Use* source = nullptr;
-        for (const Use& other : uses_.all)
-          if (other.leaf == write->leaf && !other.on_chip()) source = &other;
+        for (const Use& other : of_leaf(write->leaf))
+          if (!other.on_chip()) source = &other;
         if (read.leaf < write->leaf || disturbed(*source, *write, read, true)) return;
         // The reader's own result must not fall on what it reads, except on the very same elements.
-        for (const Use& own : uses_.all)
-          if (own.leaf == read.leaf && own.writes && !own.on_chip() && own.root == source->root && !in_place(own, *hbm)) return;
+        for (const Use& own : of_leaf(read.leaf))
+          if (own.writes && !own.on_chip() && own.root == source->root &&
+              !in_place(read.node->instruction, *own.pattern, *hbm))
+            return;
       }
       replaced[r] = *hbm;
     }
-    for (size_t r = 0; r < reads.size(); ++r) *reads[r]->pattern = replaced[r];
-    for (const Use* write : writes) remove(*write->node);
-    // Patterns of this tile are gone, and new HBM operands have appeared.
-    sweep();
+    for (size_t r = 0; r < reads.size(); ++r) redirect(read_numbers[r], replaced[r]);
+    for (const Use* write : writes) remove(*write->node, write->leaf);
   }
 
   // Element-wise instructions may write what they read.
-  static bool in_place(const Use& write, const AccessPattern& read) {
-    switch (write.node->instruction.opcode) {
+  static bool in_place(const Instruction& i, const AccessPattern& w, const AccessPattern& read) {
+    switch (i.opcode) {
       case Opcode::tensor_tensor: case Opcode::tensor_scalar: case Opcode::scalar_tensor_tensor: case Opcode::activation:
       case Opcode::reciprocal: case Opcode::tensor_copy: case Opcode::dma_copy: break;
       default: return false;
     }
-    const AccessPattern& w = *write.pattern;
     return w.dtype == read.dtype && w.offset == read.offset && w.partitions == read.partitions &&
            w.partition_stride == read.partition_stride && dims_of(w) == dims_of(read) && w.terms == read.terms;
   }
@@ -382,12 +399,15 @@ class Forwarder {
   void store(size_t tile) {
     const Use* write = nullptr;
     const Use* read = nullptr;
+    int number = -1;
     for (const int u : uses_.of_tile[tile]) {
       const Use& x = use(u);
+      if (x.gone || !x.on_chip()) continue;
       if (x.writes ? x.reads || write : read != nullptr) return;
       (x.writes ? write : read) = &x;
+      if (x.writes) number = u;
     }
-    if (!write || !read || read->leaf < write->leaf || write->loops != read->loops) return;
+    if (!write || !read || read->leaf < write->leaf || !(write->loops == read->loops)) return;
     Instruction& producer = write->node->instruction;
     Instruction& transfer = read->node->instruction;
     if (!is_store(transfer) || !writes_a_stream(producer.opcode)) return;
@@ -402,9 +422,8 @@ class Forwarder {
     if (!inner.empty() && inner.back().second != size_of(to.dtype) && producer.opcode != Opcode::tensor_copy) return;
     AccessPattern target = to;
     if (producer.opcode == Opcode::gpsimd_kernel) {  // operands keep their outer dimensions
-      std::vector<Mapped> dims;
       target.dims.clear();
-      auto left = dims_of(to);
+      const auto left = dims_of(to);
       if (left.size() > 1) return;
       int64_t stride = left.empty() ? 1 : left[0].second / size_of(to.dtype);
       SmallVector<Dim, 4> reversed;
@@ -415,23 +434,15 @@ class Forwarder {
       for (size_t d = reversed.size(); d-- > 0;) target.dims.push_back(reversed[d]);
     }
     const Use* destination = nullptr;
-    for (const Use& other : uses_.all)
-      if (other.leaf == read->leaf && other.writes) destination = &other;
+    for (const Use& other : of_leaf(read->leaf))
+      if (other.writes) destination = &other;
     if (disturbed(*destination, *write, *read, false)) return;
-    for (const Use& own : uses_.all)
-      if (own.leaf == write->leaf && !own.on_chip() && own.root == destination->root &&
-          may_conflict(uses_, own, *destination, own.loops.size(), program_) && !in_place_of(producer, own, to))
+    for (const Use& own : of_leaf(write->leaf))
+      if (!own.on_chip() && own.root == destination->root &&
+          may_conflict(uses_, own, *destination, own.loops.size(), program_) && !in_place(producer, to, *own.pattern))
         return;
-    *write->pattern = target;
-    remove(*read->node);
-    sweep();
-  }
-  static bool in_place_of(const Instruction& producer, const Use& own, const AccessPattern& to) {
-    Use write = own;
-    AccessPattern pattern = to;
-    write.pattern = &pattern;
-    (void)producer;
-    return in_place(write, *own.pattern);
+    redirect(number, target);
+    remove(*read->node, read->leaf);
   }
 
   std::vector<Node>& nodes_;
@@ -439,6 +450,7 @@ class Forwarder {
   const std::vector<int>& roots_;
   const size_t tiles_;
   Uses uses_;
+  std::vector<int> hbm_;  // uses in HBM
 };
 
 }  // namespace

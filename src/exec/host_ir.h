@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/small_vector.h"
 #include "isa/access.h"
 #include "isa/program.h"
 
@@ -48,7 +49,8 @@ struct Use {
   int leaf = -1;                 // instructions numbered in program order
   int root = -1;                 // hbm: the buffer that its aliases lead to
   bool reads = false, writes = false, indirect = false;
-  std::vector<int> loops;        // enclosing loops, outermost first: indices into Uses::loops
+  bool gone = false;             // its instruction has been removed
+  SmallVector<int, 12> loops;    // enclosing loops, outermost first: indices into Uses::loops
   bool on_chip() const { return pattern->memory != isa::Memory::hbm; }
   int tile() const { return on_chip() ? pattern->slot : -1; }
 };

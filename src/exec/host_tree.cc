@@ -127,7 +127,7 @@ class UseCollector {
   const isa::Program& program_;
   const std::vector<int>& roots_;
   Uses& uses_;
-  std::vector<int> path_;
+  SmallVector<int, 12> path_;
 };
 
 struct Interval {
@@ -192,6 +192,7 @@ CoreCode tree_of(const isa::Program& program, int core) { return TreeBuilder(pro
 Uses uses_of(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles) {
   Uses uses;
   uses.of_tile.resize(tiles);
+  uses.all.reserve(4 * nodes.size());
   UseCollector(program, roots, uses).collect(nodes);
   return uses;
 }

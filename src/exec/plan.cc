@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <stdexcept>
 
 #include "exec/executable.h"
 #include "exec/host_forward.h"
@@ -181,6 +182,9 @@ Plan::Plan(std::shared_ptr<const isa::Program> program, const spec::Chip& chip)
     impl_->plan(*program_);
   } catch (const host::Unplannable& problem) {
     impl_->reason = problem.what;
+    impl_->fall_back(program_, chip);
+  } catch (const std::length_error&) {  // of a SmallVector
+    impl_->reason = "more dimensions or loops than the passes hold";
     impl_->fall_back(program_, chip);
   }
 }
