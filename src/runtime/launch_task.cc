@@ -55,7 +55,8 @@ void LaunchTask::resolve_buffers(LaunchWork& work) {
     switch (buffer.kind) {
       case isa::Buffer::Kind::input:
       case isa::Buffer::Kind::output:
-        buffers_[i] = *address ? memory_.host(*address) : nullptr;
+        // A tensor without elements lies nowhere, whatever its address.
+        buffers_[i] = *address && buffer.bytes > 0 ? memory_.host(*address) : nullptr;
         ++address;
         break;
       case isa::Buffer::Kind::scratch:
