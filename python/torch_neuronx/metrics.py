@@ -4,6 +4,7 @@ from typing import Any
 
 from opentrn import _torch as _bridge
 
+_METRICS = {"compile_ms": "compiled", "plan_ms": "plans"}  # and the counter of their samples
 _enabled = True
 
 
@@ -18,7 +19,7 @@ def set_enabled(enabled: bool) -> None:
 
 def _counters() -> dict[str, int]:
     stats = _bridge.cache_stats()
-    counters = {f"cache.{name}": int(value) for name, value in stats.items() if name != "compile_ms"}
+    counters = {f"cache.{name}": int(value) for name, value in stats.items() if name not in _METRICS}
     counters |= {f"op.{name}": calls for name, calls, _ in _bridge.operator_uses()}
     counters |= {f"fallback.{entry['op']}": entry["count"] for entry in _bridge.fallbacks()}
     return counters
@@ -33,15 +34,15 @@ def get_counter_value(name: str) -> int | None:
 
 
 def get_metric_names() -> list[str]:
-    return ["compile_ms"]
+    return list(_METRICS)
 
 
 def get_metric_data(name: str) -> tuple[int, float] | None:
     """Number of samples and their sum."""
-    if name != "compile_ms":
+    if name not in _METRICS:
         return None
     stats = _bridge.cache_stats()
-    return int(stats["compiled"]), float(stats["compile_ms"])
+    return int(stats[_METRICS[name]]), float(stats[name])
 
 
 def get_compilation_metrics() -> dict[str, Any]:

@@ -79,6 +79,7 @@ nb::dict to_dict(const runtime::Kernel& k) {
   d["model_flops"] = k.model_flops;
   d["hardware_flops"] = k.hardware_flops;
   d["compile_ms"] = k.compile_ms;
+  d["plan_ms"] = k.plan_ms;
   d["source"] = k.source == runtime::Kernel::Source::disk ? "disk" : "compiled";
   return d;
 }
@@ -150,6 +151,7 @@ void bind_runtime(nb::module_& module) {
     d["lnc"] = s.lnc;
     d["devices"] = s.devices;
     d["threads"] = s.threads;
+    d["host_plan"] = std::string(runtime::name_of(s.host_plan));
     d["launch_blocking"] = s.launch_blocking;
     d["cache_dir"] = s.cache_dir;
     d["disk_cache"] = s.disk_cache;
@@ -195,6 +197,10 @@ void bind_runtime(nb::module_& module) {
     d["disk_rejected"] = s.disk_rejected;
     d["evicted"] = s.evicted;
     d["compile_ms"] = s.compile_ms;
+    d["plans"] = s.plans;
+    d["plans_checked"] = s.plans_checked;
+    d["plans_unequal"] = s.plans_unequal;
+    d["plan_ms"] = s.plan_ms;
     return d;
   });
   module.def("clear_cache", &runtime::clear_cache, nb::arg("disk") = false);

@@ -62,6 +62,8 @@ class Cache {
       order_.push_front(key);
       kernels_.emplace(key, Entry{kernel, order_.begin()});
       pending_.erase(key);
+      stats_.plans += kernel->plan != nullptr;
+      stats_.plan_ms += kernel->plan_ms;
       if (kernel->source == Kernel::Source::compiled) {
         ++stats_.compiled;
         stats_.compile_ms += kernel->compile_ms;
@@ -96,6 +98,16 @@ class Cache {
   int32_t count() {
     std::lock_guard lock(mutex_);
     return static_cast<int32_t>(by_id_.size());
+  }
+
+  void count_check(const Kernel& kernel, bool equal) {
+    const Kernel::Check result = equal ? Kernel::Check::equal : Kernel::Check::unequal;
+    const Kernel::Check before = kernel.check.load(std::memory_order_relaxed);
+    if (before == result || before == Kernel::Check::unequal) return;
+    std::lock_guard lock(mutex_);
+    kernel.check.store(result, std::memory_order_relaxed);
+    stats_.plans_checked += before == Kernel::Check::none;
+    stats_.plans_unequal += !equal;
   }
 
   CacheStats stats() {
@@ -190,7 +202,7 @@ std::shared_ptr<const Kernel> kernel_for(const graph::Graph& graph) {
     options.lnc = s.lnc;
     std::shared_ptr<Kernel> kernel = make_kernel(compiler::compile(graph, spec::chip(s.chip), options));
     if (kernel->name.empty()) kernel->name = graph.name;
-    kernel->compile_ms = ms_since(start);
+    kernel->compile_ms = ms_since(start) - kernel->plan_ms;
     if (disk) disk->store(key, {kernel->program, kernel->time});
     return kernel;
   });
@@ -209,7 +221,7 @@ std::shared_ptr<const Kernel> kernel_for(std::shared_ptr<const isa::Program> pro
     const auto start = std::chrono::steady_clock::now();
     isa::verify(*program, spec::chip(s.chip));
     std::shared_ptr<Kernel> kernel = make_kernel(program);
-    kernel->compile_ms = ms_since(start);
+    kernel->compile_ms = ms_since(start) - kernel->plan_ms;
     return kernel;
   });
 }
@@ -217,6 +229,7 @@ std::shared_ptr<const Kernel> kernel_for(std::shared_ptr<const isa::Program> pro
 std::shared_ptr<const Kernel> kernel_by_id(int32_t id) { return cache().by_id(id); }
 int32_t kernel_count() { return cache().count(); }
 CacheStats cache_stats() { return cache().stats(); }
+void count_check(const Kernel& kernel, bool equal) { cache().count_check(kernel, equal); }
 
 void clear_cache(bool disk) {
   require_not_forked();

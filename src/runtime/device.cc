@@ -34,7 +34,7 @@ void Device::wait_stream(StreamId stream, EventId id) {
     s.submit<WaitWork>(WorkKind::wait, sizeof(WaitWork), [&](WaitWork* work) {
       s.clock.delay_stream(stream, event.time_ps);
       if (!work) return;
-      work->queue = &other.worker->queue();
+      work->engine = other.engine.get();
       work->ticket = event.ticket;
     });
     return;
@@ -164,7 +164,7 @@ void Device::launch(StreamId stream, const std::shared_ptr<const Kernel>& kernel
     work->scalars = static_cast<uint32_t>(a.scalars.size());
     if (buffer_bytes) std::memcpy(work->addresses(), a.buffers.data(), buffer_bytes);
     if (scalar_bytes) std::memcpy(static_cast<void*>(work->values()), a.scalars.data(), scalar_bytes);
-  });
+  }, s.blocking);
   if (!s.blocking) return;
   host_waits_until(end_ps);
   s.wait_for(ticket);
@@ -185,17 +185,7 @@ void Device::copy_to_device(StreamId stream, void* device_address, const void* h
     s.log(stream, span, -1, -1, 1, bytes);
     if (waits) host_waits_until(span.end_ps);
   };
-  if (waits) {
-    uint64_t ticket = 0;
-    {
-      std::lock_guard lock(s.lock);
-      account();
-      ticket = s.submitted();
-    }
-    s.wait_for(ticket);  // earlier work may still use the destination
-    if (destination) std::memcpy(destination, host, static_cast<size_t>(bytes));
-    s.raise_failure(ticket);
-  } else if (staged) {
+  if (staged) {
     s.submit<StageWork>(WorkKind::stage, sizeof(StageWork) + static_cast<size_t>(bytes), [&](StageWork* work) {
       account();
       if (!work) return;
@@ -203,15 +193,9 @@ void Device::copy_to_device(StreamId stream, void* device_address, const void* h
       work->size = bytes;
       std::memcpy(work->data(), host, static_cast<size_t>(bytes));
     });
-  } else {
-    s.submit<CopyWork>(WorkKind::copy, sizeof(CopyWork), [&](CopyWork* work) {
-      account();
-      if (!work) return;
-      work->destination = destination;
-      work->source = static_cast<const std::byte*>(host);
-      work->size = bytes;
-    });
+    return;
   }
+  s.copy(destination, static_cast<const std::byte*>(host), bytes, waits, account);
 }
 
 void Device::copy_to_host(StreamId stream, void* host, const void* device_address, int64_t bytes, bool blocking) {
@@ -219,38 +203,14 @@ void Device::copy_to_host(StreamId stream, void* host, const void* device_addres
   State& s = *state_;
   if (bytes == 0) return;
   const std::byte* const source = s.view(device_address, bytes, "copy to host");
-  auto account = [&] {
+  s.copy(static_cast<std::byte*>(host), source, bytes, blocking, [&] {
     const Span span = s.clock.transfer(stream, bytes);
     s.totals.host_transfer_bytes += bytes;
     s.totals.host_transfer_ps += span.end_ps - span.start_ps;
     s.log(stream, span, -1, -1, 2, bytes);
     if (blocking) host_waits_until(span.end_ps);
-  };
-  if (!s.worker) {
-    {
-      std::lock_guard lock(s.lock);
-      account();
-    }
-    std::memset(host, 0, static_cast<size_t>(bytes));  // nothing was computed
-  } else if (blocking) {
-    uint64_t ticket = 0;
-    {
-      std::lock_guard lock(s.lock);
-      account();
-      ticket = s.submitted();
-    }
-    s.wait_for(ticket);
-    std::memcpy(host, source, static_cast<size_t>(bytes));
-    s.raise_failure(ticket);
-  } else {
-    s.submit<CopyWork>(WorkKind::copy, sizeof(CopyWork), [&](CopyWork* work) {
-      account();
-      if (!work) return;
-      work->destination = static_cast<std::byte*>(host);
-      work->source = source;
-      work->size = bytes;
-    });
-  }
+  });
+  if (!source) std::memset(host, 0, static_cast<size_t>(bytes));  // nothing was computed
 }
 
 void Device::fill(StreamId stream, void* device_address, int value, int64_t bytes) {
@@ -272,7 +232,7 @@ void Device::fill(StreamId stream, void* device_address, int value, int64_t byte
 void Device::call_back(void (*function)(void*), void* argument) {
   if (in_forked_child()) return;
   State& s = *state_;
-  if (!s.worker) return function(argument);
+  if (!s.engine) return function(argument);
   s.submit<CallBackWork>(WorkKind::call_back, sizeof(CallBackWork), [&](CallBackWork* work) {
     if (!work) return;
     work->function = function;

@@ -1,7 +1,7 @@
 // A logical NeuronCore: memory, streams, launching, events and the clock.
 //
-// Work runs in the order in which it was submitted, on the device's worker threads (one per physical core, as far
-// as the host has them). Modelled time is kept apart, in picoseconds: the host's hand moves by a dispatch cost
+// Work runs in the order in which it was submitted, on the device's threads and on host threads that wait for it.
+// Modelled time is kept apart, in picoseconds: the host's hand moves by a dispatch cost
 // per operation, each stream's hand to the end of its last work, the core's hand to the end of the last program.
 #pragma once
 
@@ -92,7 +92,7 @@ class Device {
   void copy_to_device(StreamId stream, void* device_address, const void* host, int64_t bytes, bool blocking);
   void copy_to_host(StreamId stream, void* host, const void* device_address, int64_t bytes, bool blocking);
   void fill(StreamId stream, void* device_address, int value, int64_t bytes);
-  // Runs when all work submitted before it has run, on the worker thread (frees pinned memory and the like).
+  // Runs when all work submitted before it has run, on the thread that executes then (frees pinned memory and the like).
   void call_back(void (*function)(void*), void* argument);
 
   // ---- the clock
@@ -115,6 +115,9 @@ void set_recording(Recording recording, int steps = 3);
 Recording recording();
 void mark_step();                                  // ends a step on all devices
 std::vector<LaunchRecord> launch_records();        // of the steps kept
+
+// Number of threads that execute, on every device; settings that name a number prevail. Cheap when nothing changes.
+void set_threads(int threads);
 
 // Waits for all work of all devices, ends their threads and frees their memory, and sets the clock back to zero.
 // For tests and tools that change settings: no reference to a device, tensor or event may be used afterwards.

@@ -34,13 +34,24 @@ Device& DeviceFactory::make(int index) {
   (void)registered;
   auto* device = new Device;
   try {
-    device->state_ = std::make_shared<Device::State>(index, settings());
+    const Settings& s = settings();
+    device->state_ = std::make_shared<Device::State>(index, s, s.threads_fixed || threads == 0 ? s.threads : threads);
   } catch (...) {
     delete device;
     throw;
   }
   devices[static_cast<size_t>(index)].store(device, std::memory_order_release);
   return *device;
+}
+
+void DeviceFactory::set_threads(int count) {
+  std::lock_guard lock(mutex);
+  if (threads == count) return;
+  threads = count;
+  if (settings().threads_fixed) return;
+  for_each([&](State& s) {
+    if (s.engine) s.engine->set_threads(count);
+  });
 }
 
 DeviceFactory::State& DeviceFactory::owner(EventId event) {
@@ -67,10 +78,10 @@ void DeviceFactory::shut_down() {
 void DeviceFactory::leave() {
   if (in_forked_child()) return;
   for_each([](State& s) {
-    if (!s.worker) return;
+    if (!s.engine) return;
     // A thread that was stopped while it held the lock must not stop the exit.
     for (int i = 0; i < 1000 && !s.lock.try_lock(); ++i) sched_yield();
-    s.worker->abandon(kExitPatienceMs);
+    s.engine->abandon(kExitPatienceMs);
     s.left.store(true);
     s.lock.unlock();
   });
@@ -93,6 +104,12 @@ Device& Device::get(int index) {
                                 "NEURON_RT_NUM_CORES for more logical cores",
                                 index, count() - 1));
   return factory.make(index);
+}
+
+void set_threads(int threads) {
+  static std::atomic<int> last{0};
+  if (threads < 1 || in_forked_child() || last.exchange(threads, std::memory_order_relaxed) == threads) return;
+  DeviceFactory::instance().set_threads(threads);
 }
 
 void shut_down_devices() {

@@ -7,7 +7,7 @@
 
 namespace opentrn::runtime {
 
-Device::State::State(int index, const Settings& settings)
+Device::State::State(int index, const Settings& settings, int threads)
     : index(index),
       chip(spec::chip(settings.chip)),
       lnc(settings.lnc),
@@ -16,13 +16,13 @@ Device::State::State(int index, const Settings& settings)
       clock(chip, lnc),
       events(index) {
   if (settings.mode == Mode::simulate)
-    worker = std::make_unique<Worker>(index, chip, lnc, settings.threads, memory);
+    engine = std::make_unique<Engine>(index, chip, threads, settings.host_plan, memory);
   memory.set_drain([this] { wait_for(submitted()); });
 }
 
 void Device::State::raise_failure(uint64_t ticket) {
-  if (!worker) return;
-  std::optional<Failure> failure = worker->take_failure(ticket);
+  if (!engine) return;
+  std::optional<Failure> failure = engine->take_failure(ticket);
   if (!failure) return;
   std::string text = fmt::format("{} in {} on neuron:{}", failure->message, failure->kernel, index);
   if (std::string where = describe_origin(failure->origin); !where.empty()) text += ", " + where;
@@ -63,8 +63,6 @@ void Device::State::check(const Kernel& kernel, const LaunchArguments& a) const 
   if (kernel.program->cores.size() > static_cast<size_t>(lnc))
     throw UserError(fmt::format("{}: the program uses {} cores, neuron:{} has {}", kernel.name,
                                 kernel.program->cores.size(), index, lnc));
-  if (worker && !kernel.executable)
-    throw InternalError(fmt::format("{}: a kernel made in predict mode is launched in simulate mode", kernel.name));
 }
 
 }  // namespace opentrn::runtime

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -10,49 +11,66 @@
 
 #include "runtime/clock.h"
 #include "runtime/device.h"
+#include "runtime/engine.h"
 #include "runtime/event_table.h"
 #include "runtime/launch_log.h"
 #include "runtime/settings.h"
 #include "runtime/spin_lock.h"
-#include "runtime/worker.h"
 
 namespace opentrn::runtime {
 
 int32_t current_step();
 
 struct Device::State {
-  State(int index, const Settings& settings);
+  State(int index, const Settings& settings, int threads);
 
   // ---- execution
-  uint64_t submitted() const { return worker ? worker->queue().submitted() : 0; }
-  bool done(uint64_t ticket) const { return !worker || left.load() || worker->queue().completed() >= ticket; }
+  uint64_t submitted() const { return engine ? engine->queue().submitted() : 0; }
+  bool done(uint64_t ticket) const { return !engine || left.load() || engine->queue().completed() >= ticket; }
   void wait_for(uint64_t ticket) {
-    if (!done(ticket)) worker->queue().wait(ticket);
+    if (!done(ticket)) engine->wait(ticket);
   }
   // Throws AsyncError for the first failure of work up to `ticket`, which has run, unless somebody was told already.
   void raise_failure(uint64_t ticket);
 
   // Writes a record of the queue: `fill` is called once, with the lock held, when there is space. It gets nullptr where
-  // nothing executes: in predict mode, and while the process exits. Returns the record's ticket.
+  // nothing executes: in predict mode, and while the process exits. Returns the record's ticket, 0 where there is none.
+  // `waits`: the caller will wait for it at once, so that nobody else has to be woken.
   template <typename Record, typename Fill>
-  uint64_t submit(WorkKind kind, size_t bytes, Fill fill) {
+  uint64_t submit(WorkKind kind, size_t bytes, Fill fill, bool waits = false) {
     uint64_t ticket = 0;
     while (true) {
       std::unique_lock guard(lock);
-      if (!worker || left.load(std::memory_order_relaxed)) {
+      if (!engine || left.load(std::memory_order_relaxed)) {
         fill(static_cast<Record*>(nullptr));
         return 0;
       }
-      if (Work* work = worker->queue().reserve(bytes, kind)) {
+      if (Work* work = engine->queue().reserve(bytes, kind)) {
         fill(static_cast<Record*>(work));
-        ticket = worker->queue().publish();
+        ticket = engine->queue().publish();
         break;
       }
       guard.unlock();
-      worker->queue().wait_for_space();
+      engine->wait_for_space();
     }
-    worker->queue().notify(ticket);
+    if (!waits) engine->notify();
     return ticket;
+  }
+
+  // Copies as work of the queue, nothing in predict mode (an address is null); `account` runs with the lock held.
+  template <typename Account>
+  void copy(std::byte* destination, const std::byte* source, int64_t bytes, bool waits, Account account) {
+    const uint64_t ticket = submit<CopyWork>(WorkKind::copy, sizeof(CopyWork), [&](CopyWork* work) {
+      account();
+      if (!work) return;
+      work->destination = destination;
+      work->source = source;
+      work->size = bytes;
+    }, waits);
+    if (!waits) return;
+    if (ticket == 0 && destination && source) std::memcpy(destination, source, static_cast<size_t>(bytes));
+    wait_for(ticket);
+    raise_failure(ticket);
   }
 
   // ---- bookkeeping, with the lock held
@@ -80,15 +98,16 @@ struct Device::State {
   EventTable events;
   Totals totals;
   LaunchLog launches;
-  std::unique_ptr<Worker> worker;  // null in predict mode
-  std::atomic<bool> left{false};   // the process exits: the worker has gone
+  std::unique_ptr<Engine> engine;  // null in predict mode
+  std::atomic<bool> left{false};   // the process exits: the engine has gone
 };
 
-// The process's devices. Never destroyed: workers may be at work while the process exits.
+// The process's devices. Never destroyed: engines may be at work while the process exits.
 struct DeviceFactory {
   using State = Device::State;
 
   std::mutex mutex;
+  int threads = 0;  // as `set_threads` said, 0: as the settings say
   std::array<std::atomic<Device*>, kMaxDevices> devices{};
 
   static DeviceFactory& instance();
@@ -97,6 +116,7 @@ struct DeviceFactory {
                                              : nullptr;
   }
   Device& make(int index);
+  void set_threads(int threads);
   State& owner(EventId event);  // throws UserError when there is none
   Event event(EventId id);      // throws UserError when it was released
   void shut_down();

@@ -1,9 +1,35 @@
 #include "runtime/kernel.h"
 
+#include <algorithm>
+#include <chrono>
+
 #include "runtime/settings.h"
 #include "spec/chip.h"
 
 namespace opentrn::runtime {
+namespace {
+
+void add_regions(Kernel& kernel, const isa::Program& program) {
+  std::vector<int32_t> region_of;  // by argument
+  size_t argument = 0;
+  for (const isa::Buffer& buffer : program.buffers) {
+    if (buffer.kind != isa::Buffer::Kind::input && buffer.kind != isa::Buffer::Kind::output) continue;
+    const Kernel::ArgumentBuffer& a = kernel.arguments[argument];
+    if (a.alias >= 0) {
+      region_of.push_back(region_of[static_cast<size_t>(a.alias)]);
+    } else {
+      region_of.push_back(static_cast<int32_t>(kernel.regions.size()));
+      kernel.regions.push_back({static_cast<int32_t>(argument), 0, false});
+    }
+    Kernel::Region& region = kernel.regions[static_cast<size_t>(region_of.back())];
+    region.bytes = std::max(region.bytes, a.bytes);
+    region.written |= buffer.kind == isa::Buffer::Kind::output;
+    ++argument;
+  }
+  std::erase_if(kernel.regions, [](const Kernel::Region& region) { return region.bytes == 0; });
+}
+
+}  // namespace
 
 std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program, const cost::ProgramTime* time) {
   const Settings& s = settings();
@@ -12,7 +38,11 @@ std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program,
   Kernel& k = *kernel;
   k.name = program->name;
   k.time = time ? *time : cost::time_program(*program, chip);
-  if (s.mode == Mode::simulate) k.executable = std::make_shared<const exec::Executable>(program, chip);
+  if (s.mode == Mode::simulate && s.host_plan != HostPlan::off) {
+    const auto start = std::chrono::steady_clock::now();
+    k.plan = std::make_shared<const exec::Plan>(program, chip);
+    k.plan_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
 
   k.scalars = static_cast<int32_t>(program->scalars.size());
   std::vector<int32_t> argument_of(program->buffers.size(), -1);  // position among the arguments
@@ -26,6 +56,7 @@ std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program,
     k.arguments.push_back({buffer.bytes, aliased ? argument_of[static_cast<size_t>(buffer.alias)] : -1});
   }
 
+  add_regions(k, *program);
   for (const cost::CoreTime& core : k.time.cores) {
     for (size_t engine = 0; engine < core.engines.size(); ++engine) k.busy_ps[engine] += core.engines[engine].busy_ps;
     k.dma_busy_ps += core.dma_active_ps;
@@ -35,6 +66,13 @@ std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program,
   k.model_flops = program->model_flops;
   k.program = std::move(program);
   return kernel;
+}
+
+const exec::Executable& Kernel::executable() const {
+  std::call_once(executable_made, [this] {
+    interpreted = std::make_unique<const exec::Executable>(program, spec::chip(program->chip));
+  });
+  return *interpreted;
 }
 
 }  // namespace opentrn::runtime

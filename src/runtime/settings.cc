@@ -132,11 +132,17 @@ Settings parse() {
   if (Variable v = find({"NEURON_RT_VISIBLE_CORES"})) s.devices = count_cores(v);
   else if (Variable n = find({"NEURON_RT_NUM_CORES"})) s.devices = static_cast<int>(integer(n, 1, kMaxDevices));
 
-  const int host_cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  s.threads = std::min(s.lnc, host_cores);
+  s.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (Variable v = find({"OPENTRN_NUM_THREADS"})) {
     int threads = static_cast<int>(integer(v, 0, 1024));
-    if (threads > 0) s.threads = threads;
+    s.threads_fixed = threads > 0;
+    if (s.threads_fixed) s.threads = threads;
+  }
+  if (Variable v = find({"OPENTRN_HOST_PLAN"})) {
+    if (v.value == "on") s.host_plan = HostPlan::on;
+    else if (v.value == "off") s.host_plan = HostPlan::off;
+    else if (v.value == "check") s.host_plan = HostPlan::check;
+    else reject(v, "expected on (host plans), off (the reference interpreter) or check (both, compared)");
   }
   if (Variable v = find({"NEURON_LAUNCH_BLOCKING"})) s.launch_blocking = boolean(v);
 
@@ -176,6 +182,15 @@ Current& current() {
 }
 
 }  // namespace
+
+const char* name_of(HostPlan host_plan) {
+  switch (host_plan) {
+    case HostPlan::on: return "on";
+    case HostPlan::off: return "off";
+    case HostPlan::check: return "check";
+  }
+  return "";
+}
 
 const Settings& settings() {
   Current& c = current();

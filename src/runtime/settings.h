@@ -7,6 +7,9 @@
 namespace opentrn::runtime {
 
 enum class Mode : uint8_t { simulate, predict };
+// How programs are executed: by their host plans, by the reference interpreter, or by both, comparing.
+enum class HostPlan : uint8_t { on, off, check };
+const char* name_of(HostPlan host_plan);
 
 inline constexpr int kMaxDevices = 128;  // logical cores in one process
 
@@ -15,7 +18,9 @@ struct Settings {
   std::string chip = "trn2";        // OPENTRN_CHIP, else NEURON_PLATFORM_TARGET_OVERRIDE
   int lnc = 2;                      // NEURON_LOGICAL_NC_CONFIG, NEURON_RT_VIRTUAL_CORE_SIZE; chip default
   int devices = 4;                  // NEURON_RT_NUM_CORES, NEURON_RT_VISIBLE_CORES; default: logical cores of one chip
-  int threads = 0;                  // OPENTRN_NUM_THREADS; 0: min(lnc, host cores)
+  int threads = 1;                  // OPENTRN_NUM_THREADS; default: the host's cores, until `set_threads` is called
+  bool threads_fixed = false;       // OPENTRN_NUM_THREADS is set: `set_threads` changes nothing
+  HostPlan host_plan = HostPlan::on;  // OPENTRN_HOST_PLAN=on|off|check
   bool launch_blocking = false;     // NEURON_LAUNCH_BLOCKING=1: every launch waits for its execution
   std::string cache_dir;            // OPENTRN_CACHE_DIR, TORCH_NEURONX_NEFF_CACHE_DIR; default $XDG_CACHE_HOME/opentrn,
                                     // else ~/.cache/opentrn; absolute

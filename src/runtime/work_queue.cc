@@ -1,6 +1,5 @@
 #include "runtime/work_queue.h"
 
-#include <algorithm>
 #include <new>
 
 #include <fmt/format.h>
@@ -38,22 +37,15 @@ Work* WorkQueue::reserve(size_t bytes, WorkKind kind) {
 }
 
 uint64_t WorkQueue::publish() {
-  // Sequentially consistent because of Doorbell::ring, which follows.
   head_.store(reserved_, std::memory_order_seq_cst);
   return reserved_;
-}
-
-void WorkQueue::wait_for_space() {
-  // Until half of the ring is free, so that producer and worker do not take turns record by record.
-  const uint64_t head = head_.load(std::memory_order_acquire);
-  if (head > kBytes / 2) wait(head - kBytes / 2);
 }
 
 Work* WorkQueue::next() {
   while (true) {
     if (position_ == known_head_) {
-      work_bell_.wait(head_, position_ + 1);
       known_head_ = head_.load(std::memory_order_acquire);
+      if (position_ == known_head_) return nullptr;
     }
     Work* work = at(position_);
     record_bytes_ = work->bytes;
@@ -66,7 +58,6 @@ void WorkQueue::done() {
   position_ += record_bytes_;
   record_bytes_ = 0;
   tail_.store(position_, std::memory_order_seq_cst);
-  done_bell_.ring(position_);
 }
 
 }  // namespace opentrn::runtime

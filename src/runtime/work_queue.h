@@ -1,6 +1,6 @@
 // The ring of work of one device: records of variable length, written by host threads in submission order and read
-// by the device's worker. A ticket is the position in the ring's byte stream after a record; work with a ticket is
-// done when the completed position has reached it.
+// by the thread that leads the device's engine. A ticket is the position in the ring's byte stream after a record; work
+// with a ticket is done when the completed position has reached it.
 #pragma once
 
 #include <atomic>
@@ -9,13 +9,12 @@
 #include <memory>
 
 #include "exec/interpreter.h"
-#include "runtime/doorbell.h"
 
 namespace opentrn::runtime {
 
 struct Kernel;
 
-enum class WorkKind : uint16_t { skip, launch, stage, copy, fill, call_back, wait, stop };
+enum class WorkKind : uint16_t { skip, launch, stage, copy, fill, call_back, wait };
 
 // Start of every record; what follows it depends on the kind.
 struct Work {
@@ -28,7 +27,7 @@ struct Work {
 
 struct LaunchWork : Work {
   const Kernel* kernel = nullptr;                  // kept alive by the cache until this launch has run, or by `owner`
-  std::shared_ptr<const Kernel>* owner = nullptr;  // of kernels that the cache does not know; the worker deletes it
+  std::shared_ptr<const Kernel>* owner = nullptr;  // of kernels that the cache does not know; the engine deletes it
   std::byte* scratch = nullptr;                    // device address
   uint32_t buffers = 0, scalars = 0;
   // followed by `buffers` device addresses and `scalars` values
@@ -59,9 +58,9 @@ struct CallBackWork : Work {
   void* argument = nullptr;
 };
 
-class WorkQueue;
+class Engine;
 struct WaitWork : Work {  // until another device's work is done
-  WorkQueue* queue = nullptr;
+  Engine* engine = nullptr;
   uint64_t ticket = 0;
 };
 
@@ -79,18 +78,15 @@ class WorkQueue {
   // Space for a record of `bytes` (rounded up to 16), header written; nullptr while the ring is full.
   // Throws InternalError beyond kMaxRecord.
   Work* reserve(size_t bytes, WorkKind kind);
-  // Makes the reserved record visible; its ticket. `notify(ticket)` is to follow, outside the lock.
+  // Makes the reserved record visible; its ticket.
   uint64_t publish();
-  uint64_t submitted() const { return head_.load(std::memory_order_acquire); }
 
-  // ---- any thread
-  void notify(uint64_t ticket) { work_bell_.ring(ticket); }
-  uint64_t completed() const { return tail_.load(std::memory_order_acquire); }
-  void wait(uint64_t ticket) { done_bell_.wait(tail_, ticket); }
-  void wait_for_space();
+  // ---- any thread; sequentially consistent, because threads decide by them whether to sleep (bell.h)
+  uint64_t submitted() const { return head_.load(std::memory_order_seq_cst); }
+  uint64_t completed() const { return tail_.load(std::memory_order_seq_cst); }
 
-  // ---- consumer, one thread
-  Work* next();    // the oldest record that is not done, waiting for one
+  // ---- consumer, one at a time
+  Work* next();    // the oldest record that is not done, nullptr when there is none
   uint64_t ticket() const { return position_ + record_bytes_; }  // of the record that `next` returned
   void done();     // that record is done
 
@@ -106,8 +102,6 @@ class WorkQueue {
   alignas(64) std::atomic<uint64_t> tail_{0};
   uint64_t position_ = 0, known_head_ = 0;
   uint64_t record_bytes_ = 0;
-  alignas(64) Doorbell work_bell_;
-  alignas(64) Doorbell done_bell_;
 };
 
 }  // namespace opentrn::runtime

@@ -112,6 +112,7 @@ py::object kernel(int id) {
   d["model_flops"] = k->model_flops;
   d["hardware_flops"] = k->hardware_flops;
   d["compile_ms"] = k->compile_ms;
+  d["plan_ms"] = k->plan_ms;
   d["from_disk"] = k->source == runtime::Kernel::Source::disk;
   return d;
 }
@@ -126,6 +127,10 @@ py::dict cache_stats() {
   d["disk_rejected"] = s.disk_rejected;
   d["evicted"] = s.evicted;
   d["compile_ms"] = s.compile_ms;
+  d["plans"] = s.plans;
+  d["plans_checked"] = s.plans_checked;
+  d["plans_unequal"] = s.plans_unequal;
+  d["plan_ms"] = s.plan_ms;
   return d;
 }
 
@@ -171,6 +176,7 @@ PYBIND11_MODULE(_torch, m) {
     d["lnc"] = s.lnc;
     d["devices"] = s.devices;
     d["threads"] = s.threads;
+    d["host_plan"] = runtime::name_of(s.host_plan);
     d["launch_blocking"] = s.launch_blocking;
     d["cache_dir"] = s.cache_dir;
     d["disk_cache"] = s.disk_cache;
@@ -187,7 +193,7 @@ PYBIND11_MODULE(_torch, m) {
   m.def("init", [](int index) { device(index); }, GilFree());
   m.def("in_forked_child", [] { return runtime::in_forked_child(); });
   m.def("properties", &properties);
-  m.def("synchronize", [](int index) { device(index).synchronize(); }, GilFree());
+  m.def("synchronize", [](int index) { awaited_device(index).synchronize(); }, GilFree());
   m.def("current_stream", [](int index) { return current_stream(index); });
   m.def("exchange_stream", [](int index, int64_t stream) { return exchange_stream(index, stream); });
 

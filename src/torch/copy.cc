@@ -97,8 +97,8 @@ void host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_block
   int index = dst.device().index();
   runtime::StreamId stream = current_stream(index);
   auto send = [&](const at::Tensor& to, const at::Tensor& from, bool later) {
-    device(index).copy_to_device(stream, address_of(*to.unsafeGetTensorImpl()), from.const_data_ptr(), bytes_of(to),
-                                 !later);
+    awaited_device(index).copy_to_device(stream, address_of(*to.unsafeGetTensorImpl()), from.const_data_ptr(),
+                                         bytes_of(to), !later);
     if (later) hold(index, from);
   };
   if (dense_and_alike(dst, src)) return send(dst, src, non_blocking && is_pinned(src.const_data_ptr()));
@@ -115,8 +115,8 @@ void host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_block
 void device_to_host(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
   int index = src.device().index();
   auto fetch = [&](const at::Tensor& to, const at::Tensor& from, bool later) {
-    device(index).copy_to_host(current_stream(index), to.mutable_data_ptr(),
-                               address_of(*from.unsafeGetTensorImpl()), bytes_of(from), !later);
+    awaited_device(index).copy_to_host(current_stream(index), to.mutable_data_ptr(),
+                                       address_of(*from.unsafeGetTensorImpl()), bytes_of(from), !later);
     if (later) hold(index, to);
   };
   if (dense_and_alike(dst, src)) return fetch(dst, src, non_blocking && is_pinned(dst.const_data_ptr()));

@@ -1,5 +1,6 @@
 #include "torch/device.h"
 
+#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <pthread.h>
 
@@ -44,6 +45,7 @@ runtime::Device& create(int index) {
   int count = runtime::Device::count();
   TORCH_CHECK(index >= 0 && index < count, "Device index ", index, " is out of range. Valid range is 0 to ", count - 1,
               " for this process. NEURON_RT_NUM_CORES sets the number of devices.");
+  runtime::set_threads(at::get_num_threads());
   runtime::Device& made = runtime::Device::get(index);
   print_notice();
   g_initialized.store(true);
@@ -80,6 +82,11 @@ runtime::Device& device(int index) {
     if (runtime::Device* known = g_devices[index].load(std::memory_order_acquire)) return *known;
   }
   return create(index);
+}
+
+runtime::Device& awaited_device(int index) {
+  runtime::set_threads(at::get_num_threads());
+  return device(index);
 }
 
 bool initialized() noexcept { return g_initialized.load(); }

@@ -23,6 +23,8 @@ void set_current_device_unchecked(int index) noexcept;
 // The runtime's device; created at first use, which prints the one-line notice. Cheap afterwards.
 runtime::Device& device(int index);
 inline runtime::Device& device() { return device(current_device()); }
+// The same for a caller that is about to wait: the device's threads follow torch.set_num_threads, which tells nobody.
+runtime::Device& awaited_device(int index);
 // True once any device was created in this process.
 bool initialized() noexcept;
 

@@ -61,10 +61,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   void* getStreamNativeHandle(Stream s) const override { return reinterpret_cast<void*>(s.id()); }
   bool queryStream(const Stream& s) const override { return device(index_of(s.device())).query_stream(s.id()); }
   void synchronizeStream(const Stream& s) const override {
-    device(index_of(s.device())).synchronize_stream(s.id());
+    awaited_device(index_of(s.device())).synchronize_stream(s.id());
   }
   void synchronizeDevice(DeviceIndex index) const override {
-    device(index < 0 ? current_device() : index).synchronize();
+    awaited_device(index < 0 ? current_device() : index).synchronize();
   }
 
   // ---- events
@@ -86,7 +86,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       device(index).wait_stream(stream.id(), handle->id);
     } else {
       // Streams of different devices have no common queue: the host waits.
-      device(handle->device).synchronize(handle->id);
+      awaited_device(handle->device).synchronize(handle->id);
     }
   }
   bool queryEvent(void* event) const override {
@@ -95,7 +95,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeEvent(void* event) const override {
     EventHandle* handle = handle_of(event);
-    if (handle && handle->id) device(handle->device).synchronize(handle->id);
+    if (handle && handle->id) awaited_device(handle->device).synchronize(handle->id);
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     EventHandle* handle = handle_of(event);

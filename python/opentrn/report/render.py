@@ -116,6 +116,8 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     cache = report["cache"] or {}
     if cache:
         text = f"{count_text(cache['compiled'], 'program')} compiled in {cache['compile_ms'] / 1e3:.2g} s"
+        if cache.get("plans"):
+            text += f", {count_text(cache['plans'], 'host plan')} made in {cache['plan_ms'] / 1e3:.2g} s"
         text += f", {cache['disk_hits']:,} from the disk cache, {report['cache_hits']:,} launches of programs in memory"
         rows.append(("Programs", text))
     fallbacks = report["fallbacks"]

@@ -369,6 +369,9 @@ TEST_F(DeviceTest, FourThreadsSubmitRecordAndFree) {
 
 TEST_F(DeviceTest, LaunchingIsQuick) {
   if (kSanitized) GTEST_SKIP() << "times are those of the sanitizer";
+  set("OPENTRN_HOST_PLAN", "on");
+  restart();
+  set("OPENTRN_HOST_PLAN", "check");
   Device& device = Device::get(0);
   auto kernel = kernel_for(add_program(1, 1, 16, true));
   void* x = device.memory().allocate(128 * 16 * 4, -1);

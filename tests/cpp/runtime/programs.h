@@ -118,7 +118,8 @@ inline std::shared_ptr<isa::Program> gather_program(int64_t rows) {
   return program;
 }
 
-// Settings and an empty cache folder for one test; all devices are new.
+// Settings and an empty cache folder for one test; all devices are new. Plans are compared with the interpreter, unless
+// OPENTRN_HOST_PLAN says otherwise.
 class RuntimeTest : public testing::Test {
  protected:
   RuntimeTest() {
@@ -130,6 +131,7 @@ class RuntimeTest : public testing::Test {
     char folder[] = "/tmp/opentrn-test-XXXXXX";
     cache_folder = mkdtemp(folder);
     set("OPENTRN_CACHE_DIR", cache_folder);
+    setenv("OPENTRN_HOST_PLAN", "check", 0);
     restart();
   }
   ~RuntimeTest() override {

@@ -1,6 +1,7 @@
 #include "runtime/work_queue.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <mutex>
 #include <thread>
@@ -12,12 +13,22 @@
 namespace opentrn::runtime {
 namespace {
 
+Work* take(WorkQueue& queue) {
+  Work* work = nullptr;
+  while (!(work = queue.next())) sched_yield();
+  return work;
+}
+
+void wait_for(WorkQueue& queue, uint64_t ticket) {
+  while (queue.completed() < ticket) sched_yield();
+}
+
 TEST(WorkQueue, KeepsOrderOverManyRoundsOfTheRing) {
   WorkQueue queue;
   constexpr int kRecords = 20'000;
   std::thread consumer([&] {
     for (int i = 0; i < kRecords; ++i) {
-      auto& stage = *static_cast<StageWork*>(queue.next());
+      auto& stage = *static_cast<StageWork*>(take(queue));
       ASSERT_EQ(stage.kind, WorkKind::stage);
       ASSERT_EQ(stage.origin, i);
       for (int64_t k = 0; k < stage.size; k += 97) ASSERT_EQ(stage.data()[k], std::byte(i));
@@ -28,17 +39,16 @@ TEST(WorkQueue, KeepsOrderOverManyRoundsOfTheRing) {
   for (int i = 0; i < kRecords; ++i) {
     const size_t bytes = static_cast<size_t>((i * 37) % 5000);
     Work* work = nullptr;
-    while (!(work = queue.reserve(sizeof(StageWork) + bytes, WorkKind::stage))) queue.wait_for_space();
+    while (!(work = queue.reserve(sizeof(StageWork) + bytes, WorkKind::stage))) sched_yield();
     auto& stage = *static_cast<StageWork*>(work);
     stage.origin = i;
     stage.size = static_cast<int64_t>(bytes);
     for (size_t k = 0; k < bytes; ++k) stage.data()[k] = std::byte(i);
-    const uint64_t next = queue.publish();
-    EXPECT_GT(next, ticket);
-    ticket = next;
-    queue.notify(ticket);
+    const uint64_t published = queue.publish();
+    EXPECT_GT(published, ticket);
+    ticket = published;
   }
-  queue.wait(ticket);
+  wait_for(queue, ticket);
   EXPECT_EQ(queue.completed(), ticket);
   consumer.join();
 }
@@ -66,7 +76,7 @@ TEST(WorkQueue, ManyProducersAndWaiters) {
   std::thread consumer([&] {
     std::vector<int> next(kThreads);
     for (int i = 0; i < kThreads * kEach; ++i) {
-      auto& call = *static_cast<CallBackWork*>(queue.next());
+      auto& call = *static_cast<CallBackWork*>(take(queue));
       const int thread = call.origin;
       ASSERT_EQ(reinterpret_cast<intptr_t>(call.argument), next[static_cast<size_t>(thread)]++);
       queue.done();
@@ -86,11 +96,10 @@ TEST(WorkQueue, ManyProducersAndWaiters) {
           }
         }
         if (!ticket) {
-          queue.wait_for_space();
+          sched_yield();
           continue;
         }
-        queue.notify(ticket);
-        if (++i % 200 == t) queue.wait(ticket);
+        if (++i % 200 == t) wait_for(queue, ticket);
       }
     });
   for (auto& producer : producers) producer.join();
