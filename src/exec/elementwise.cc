@@ -15,7 +15,7 @@ using isa::AluOp;
 using isa::Instruction;
 using isa::Opcode;
 
-// Free sizes below this are cheaper with a per-partition scalar read as a row than row by row.
+// Free sizes below this are cheaper gathered across partitions (and a per-partition scalar read as a row) than row by row.
 constexpr int64_t kShortRow = 16;
 
 bool is_bitwise(AluOp op) { return op >= AluOp::bitwise_and && op <= AluOp::arith_shift_right; }
@@ -23,6 +23,7 @@ bool is_bitwise(AluOp op) { return op >= AluOp::bitwise_and && op <= AluOp::arit
 struct Stage {
   int alu = 0;             // index into the table of the computation's type
   UnaryFn unary = nullptr; // when set, the stage has no second operand
+  MixedFn mixed = nullptr; // when set, the stage reads or writes bf16 itself
   int source = -1;         // second operand: a source, or
   int scalar = -1;         // a scalar
   bool reverse = false;    // second operand first
@@ -51,28 +52,92 @@ class Elementwise final : public Operation {
   bool run(Frame& frame) const override {
     if (dst_.total == 0) return true;
     std::byte* dst_at = dst_.address(frame.registers);
-    Scratch::Buffer* buffers = frame.scratch->buffer;
-    Output output(dst_, dst_at, to_dst_, buffers);
     Staged staged[3];
-    Input input[3];
+    bool dense = rows_ > 0 && aligned(dst_at, alignment_[0]);
     for (int s = 0; s < sources_; ++s) {
       staged[s].operand = &src_[s];
       staged[s].at = src_[s].address(frame.registers);
       stage_if_overlapping(staged[s], dst_, dst_at, frame, s);
-      input[s] = Input(*staged[s].operand, staged[s].at, from_src_[s], buffers + 2 + 2 * s);
+      dense &= staged[s].operand == &src_[s] && aligned(staged[s].at, alignment_[1 + s]);
     }
     T value[2] = {};
     const std::byte* tile_at[2] = {};
-    Input tile_input[2];
     for (int s = 0; s < 2; ++s) {
-      if (!scalar_[s].is_tile()) {
-        value[s] = to_domain(scalar_[s].value(frame));
-      } else {
-        tile_at[s] = scalar_[s].tile.address(frame.registers);
-        if (!per_partition_) tile_input[s] = Input(broadcast_[s], const_cast<std::byte*>(tile_at[s]), from_tile_[s], buffers + 6 + 2 * s);
-      }
+      if (!scalar_[s].is_tile()) value[s] = to_domain(scalar_[s].value(frame));
+      else tile_at[s] = scalar_[s].tile.address(frame.registers);
     }
-    Output row_output;
+    if (dense) run_rows(frame, dst_at, staged, value, tile_at);
+    else run_any(frame, dst_at, staged, value, tile_at);
+    return true;
+  }
+
+ private:
+  // One chunk through all stages: `source(s)` and `tile(s)` give the next n elements of a source or of a scalar that is
+  // read as a row.
+  template <typename Source, typename Tile>
+  void compute(int64_t n, void* result, std::byte* between, const T* value, Source&& source, Tile&& tile) const {
+    const void* from = source(0);
+    for (int k = 0; k < stages_; ++k) {
+      const Stage& stage = stage_[k];
+      // Intermediate results stay out of dst, which may be a later stage's source.
+      void* to = k + 1 == stages_ ? result : between;
+      if (stage.unary) {
+        stage.unary(static_cast<float*>(to), static_cast<const float*>(from), static_cast<size_t>(n));
+      } else {
+        const void* other;
+        Form form = Form::rows;
+        if (stage.source >= 0) {
+          other = source(stage.source);
+        } else if (scalar_[stage.scalar].is_tile() && !per_partition_) {
+          other = tile(stage.scalar);
+        } else {
+          other = &value[stage.scalar];
+          form = stage.reverse ? Form::value_row : Form::row_value;
+        }
+        const void* a = stage.reverse ? other : from;
+        const void* b = stage.reverse ? from : other;
+        if (stage.mixed) stage.mixed(to, a, b, static_cast<size_t>(n), form);
+        else alu_[stage.alu](static_cast<T*>(to), static_cast<const T*>(a), static_cast<const T*>(b), static_cast<size_t>(n), form);
+      }
+      from = to;
+    }
+  }
+
+  // Every operand is dense rows of the same length.
+  void run_rows(Frame& frame, std::byte* dst_at, const Staged* staged, T* value, const std::byte* const* tile_at) const {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    const std::byte* at[3];
+    for (int s = 0; s < sources_; ++s) at[s] = staged[s].at;
+    for (int64_t row = 0; row < rows_; ++row) {
+      for (int s = 0; s < 2; ++s)
+        if (tile_at[s]) value[s] = read_tile(s, tile_at[s] + row * scalar_[s].tile.partition_stride);
+      for (int64_t done = 0; done < columns_; done += chunk_) {
+        const int64_t n = std::min(columns_ - done, chunk_);
+        std::byte* to = dst_at + done * dst_.size;
+        compute(
+            n, to_dst_ ? buffers[0].bytes : to, buffers[1].bytes, value,
+            [&](int s) -> const void* {
+              const std::byte* from = at[s] + done * src_[s].size;
+              if (!from_src_[s]) return from;
+              from_src_[s](from, buffers[2 + s].bytes, static_cast<size_t>(n));
+              return buffers[2 + s].bytes;
+            },
+            [](int) -> const void* { return nullptr; });
+        if (to_dst_) to_dst_(buffers[0].bytes, to, static_cast<size_t>(n));
+      }
+      dst_at += row_stride_[0];
+      for (int s = 0; s < sources_; ++s) at[s] += row_stride_[1 + s];
+    }
+  }
+
+  void run_any(Frame& frame, std::byte* dst_at, const Staged* staged, T* value, const std::byte* const* tile_at) const {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    Output output(dst_, dst_at, to_dst_, buffers), row_output;
+    Input input[3], tile_input[2];
+    for (int s = 0; s < sources_; ++s) input[s] = Input(*staged[s].operand, staged[s].at, from_src_[s], buffers + 2 + 2 * s);
+    for (int s = 0; s < 2; ++s)
+      if (tile_at[s] && !per_partition_)
+        tile_input[s] = Input(broadcast_[s], const_cast<std::byte*>(tile_at[s]), from_tile_[s], buffers + 6 + 2 * s);
     Reduction reduction;
     if (row_) reduction = Reduction(row_op_);
     if (row_) row_output = Output(row_, row_.address(frame.registers), to_row_, buffers + 8);
@@ -82,55 +147,30 @@ class Elementwise final : public Operation {
     for (int64_t p = 0; p < partitions; ++p) {
       if (per_partition_) {
         for (int s = 0; s < 2; ++s)
-          if (scalar_[s].is_tile()) value[s] = read_tile(s, tile_at[s] + p * scalar_[s].tile.partition_stride);
+          if (tile_at[s]) value[s] = read_tile(s, tile_at[s] + p * scalar_[s].tile.partition_stride);
       }
       if (row_) reduction.restart();
       for (int64_t done = 0; done < length;) {
-        int64_t n = std::min(length - done, kChunk);
+        int64_t n = std::min(length - done, chunk_);
         if (!row_) {  // a reduction's blocks must start at multiples of their size
           n = direct_chunk(output.cursor(), n);
           for (int s = 0; s < sources_; ++s) n = direct_chunk(input[s].cursor(), n);
         }
-        T* result = static_cast<T*>(output.begin(n));
-        // Intermediate results stay out of dst, which may be a later stage's source.
-        T* between = reinterpret_cast<T*>(buffers[1].bytes);
-        const T* from = static_cast<const T*>(input[0].next(n));
-        for (int k = 0; k < stages_; ++k) {
-          const Stage& stage = stage_[k];
-          T* to = k + 1 == stages_ ? result : between;
-          if (stage.unary) {
-            if constexpr (std::is_same_v<T, float>) stage.unary(to, from, static_cast<size_t>(n));
-          } else {
-            const T* other;
-            Form form = Form::rows;
-            if (stage.source >= 0) {
-              other = static_cast<const T*>(input[stage.source].next(n));
-            } else if (scalar_[stage.scalar].is_tile() && !per_partition_) {
-              other = static_cast<const T*>(tile_input[stage.scalar].next(n));
-            } else {
-              other = &value[stage.scalar];
-              form = stage.reverse ? Form::value_row : Form::row_value;
-            }
-            alu_[stage.alu](to, stage.reverse ? other : from, stage.reverse ? from : other, static_cast<size_t>(n), form);
-          }
-          from = to;
-        }
-        if constexpr (std::is_same_v<T, float>)
-          if (row_) reduction.add(result, static_cast<size_t>(n));
+        void* result = output.begin(n);
+        compute(
+            n, result, buffers[1].bytes, value, [&](int s) { return input[s].next(n); },
+            [&](int s) { return tile_input[s].next(n); });
+        if (row_) reduction.add(result, static_cast<size_t>(n));
         output.done(n);
         done += n;
       }
-      if constexpr (std::is_same_v<T, float>) {
-        if (row_) {
-          *static_cast<float*>(row_output.begin(1)) = reduction.finish();
-          row_output.done(1);
-        }
+      if (row_) {
+        *static_cast<float*>(row_output.begin(1)) = reduction.finish();
+        row_output.done(1);
       }
     }
-    return true;
   }
 
- private:
   static T to_domain(const Value& value) {
     if constexpr (std::is_same_v<T, float>) return static_cast<float>(value.real);
     return static_cast<T>(value.integer);
@@ -152,7 +192,12 @@ class Elementwise final : public Operation {
   void push_alu(AluOp op, int source, int scalar, bool reverse) {
     if (!alu_[static_cast<int>(op)])
       throw Unsupported("ALU operation " + std::string(isa::name_of(op)) + " in this element type (exec/elementwise.cc)");
-    push({static_cast<int>(op), nullptr, source, scalar, reverse});
+    Stage stage;
+    stage.alu = static_cast<int>(op);
+    stage.source = source;
+    stage.scalar = scalar;
+    stage.reverse = reverse;
+    push(stage);
   }
   void push_act(ActFn act) {
     Stage stage;
@@ -190,6 +235,50 @@ class Elementwise final : public Operation {
       const int64_t count[2] = {dst_.partitions, dst_.free}, stride[2] = {scalar_[s].tile.partition_stride, 0};
       set_dims(broadcast_[s], count, stride, 2);
     }
+    if constexpr (std::is_same_v<T, float>) fuse_conversions();
+    plan_rows(i, context);
+    bool converts = to_dst_ != nullptr;
+    for (int s = 0; s < sources_; ++s) converts |= from_src_[s] != nullptr;
+    if (converts) chunk_ = kChunk / 2;  // more buffers in the first-level cache at a time; whole blocks of a reduction
+  }
+
+  // Stages that read or write bf16 themselves instead of through a buffer of f32.
+  void fuse_conversions() {
+    for (int k = 0; k < stages_; ++k) {
+      Stage& stage = stage_[k];
+      if (stage.unary) continue;
+      const bool last = k + 1 == stages_;
+      DType a = k == 0 ? src_[0].dtype : DType::f32, b = stage.source >= 0 ? src_[stage.source].dtype : DType::f32;
+      const DType to = last && !row_ ? dst_.dtype : DType::f32;
+      const auto narrow = [](DType dtype) { return dtype == DType::bf16 || dtype == DType::f32; };
+      if (!narrow(a) || !narrow(b) || !narrow(to)) continue;
+      if (stage.reverse) std::swap(a, b);
+      stage.mixed = simd().mixed[stage.alu][mixed_form(a, b, to)];
+      if (!stage.mixed) continue;
+      if (k == 0) from_src_[0] = nullptr;
+      if (stage.source >= 0) from_src_[stage.source] = nullptr;
+      if (last && !row_) to_dst_ = nullptr;
+    }
+  }
+
+  void plan_rows(const Instruction& i, const Context& context) {
+    if (row_ || (!per_partition_ && (scalar_[0].is_tile() || scalar_[1].is_tile()))) return;
+    const Operand* all[4] = {&dst_, &src_[0], &src_[1], &src_[2]};
+    bool merged = !per_partition_;  // all rows are one
+    for (int o = 0; o < 1 + sources_; ++o) {
+      isa::AccessPattern pattern = o == 0 ? i.dst : i.src[static_cast<size_t>(o - 1)];
+      pattern.partitions = 1;
+      const Operand one = context.operand(pattern);
+      const Operand& operand = *all[o];
+      if (operand.partitions != dst_.partitions || operand.free != dst_.free || one.ndim != 1 || !one.contiguous) return;
+      alignment_[o] = std::min(operand.size, 8);
+      row_stride_[o] = operand.partition_stride;
+      if (operand.partitions > 1 && operand.partition_stride % alignment_[o] != 0) return;
+      merged &= operand.ndim == 1 && operand.contiguous;
+    }
+    if (!merged && dst_.partitions > 1 && dst_.free < kShortRow) return;
+    rows_ = merged ? 1 : dst_.partitions;
+    columns_ = merged ? dst_.total : dst_.free;
   }
 
   Operand dst_, row_, src_[3];
@@ -200,6 +289,9 @@ class Elementwise final : public Operation {
   Stage stage_[3];
   int sources_ = 0, stages_ = 0;
   bool per_partition_ = false;
+  int64_t chunk_ = kChunk;
+  // Dense rows of the same length, dst first; 0 rows: the operands are not all such rows.
+  int64_t rows_ = 0, columns_ = 0, row_stride_[4] = {}, alignment_[4] = {1, 1, 1, 1};
   AluOp row_op_ = AluOp::add;
 };
 

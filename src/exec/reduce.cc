@@ -42,6 +42,42 @@ T fold(BinaryFn<T> op, T* values, int64_t n) {
   return values[0];
 }
 
+// The order of ReduceBlockFn for many columns at a time: a stack of blocks' lanes, merged as a binary counter carries.
+class ColumnReduction {
+ public:
+  ColumnReduction(AluOp op, int64_t length, size_t columns, std::vector<float>& memory)
+      : combine_(simd().f32[static_cast<int>(op)]), pitch_(column_pitch(columns)), level_(kReduceLanes * pitch_) {
+    size_t depth = 1;
+    for (int64_t blocks = (length - 1) / static_cast<int64_t>(kReduceBlock); blocks > 0; blocks /= 2) ++depth;
+    if (memory.size() < depth * level_ + 16) memory.resize(depth * level_ + 16);
+    stack_ = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) & ~uintptr_t{63});
+  }
+  // Lanes of the next block, to be filled before the next call.
+  float* push() {
+    for (size_t b = blocks_; b > 0 && b % 2 == 0; b /= 2) merge();
+    ++blocks_;
+    return stack_ + level_ * depth_++;
+  }
+  // One result per column, valid until the next push.
+  const float* finish() {
+    while (depth_ > 1) merge();
+    for (size_t half = kReduceLanes / 2; half > 0; half /= 2)
+      combine_(stack_, stack_, stack_ + half * pitch_, half * pitch_, Form::rows);
+    return stack_;
+  }
+
+ private:
+  void merge() {
+    --depth_;
+    float* to = stack_ + level_ * (depth_ - 1);
+    combine_(to, to, to + level_, level_, Form::rows);
+  }
+  BinaryFn<float> combine_;
+  size_t pitch_, level_;
+  float* stack_;
+  size_t blocks_ = 0, depth_ = 0;
+};
+
 class Reduce final : public Operation {
  public:
   Reduce(const Instruction& i, const Context& context)
@@ -52,9 +88,11 @@ class Reduce final : public Operation {
       length_ *= dims[d].count;
     integers_ = exact_integers(i);
     const DType domain = integers_ ? DType::i32 : DType::f32;
-    from_src_ = convert_fn(src_.dtype, domain);
+    bf16_ = src_.dtype == DType::bf16 && !integers_ && simd().reduce_rows_bf16[static_cast<int>(op_)];
+    from_src_ = bf16_ ? nullptr : convert_fn(src_.dtype, domain);
     to_dst_ = convert_fn(domain, dst_.dtype);
-    rows_fn_ = simd().reduce_rows[static_cast<int>(op_)];
+    rows_fn_ = (bf16_ ? simd().reduce_rows_bf16 : simd().reduce_rows)[static_cast<int>(op_)];
+    plan_columns(i.src[0], static_cast<size_t>(i.axes));
   }
 
   bool run(Frame& frame) const override {
@@ -62,6 +100,10 @@ class Reduce final : public Operation {
     if (src_.total == 0 || dst_.total == 0) return true;
     Staged src{&src_, src_.address(frame.registers)};
     if (src_.memory == dst_.memory && length_ > 1) stage_if_overlapping(src, dst_, dst_at, frame, 0);
+    if (columns_ > 0 && src.operand == &src_ && aligned(src.at, src_.size)) {
+      run_columns(frame, dst_at, src.at);
+      return true;
+    }
     Scratch::Buffer* buffers = frame.scratch->buffer;
     Output output(dst_, dst_at, to_dst_, buffers);
     Input input(*src.operand, src.at, from_src_, buffers + 2);
@@ -75,13 +117,12 @@ class Reduce final : public Operation {
       } else if (!rows_fn_) {
         for (int64_t r = 0; r < n; ++r) static_cast<float*>(to)[r] = logical_row(input, reinterpret_cast<float*>(buffers[4].bytes));
       } else if (length_ <= static_cast<int64_t>(kReduceBlock)) {
-        rows_fn_(static_cast<const float*>(input.next(n * length_)), static_cast<size_t>(n), static_cast<size_t>(length_),
-                 static_cast<float*>(to));
+        rows_fn_(input.next(n * length_), static_cast<size_t>(n), static_cast<size_t>(length_), static_cast<float*>(to));
       } else {
-        Reduction reduction(op_);
+        Reduction reduction(op_, bf16_);
         for (int64_t done = 0; done < length_;) {
           const int64_t m = std::min(length_ - done, kChunk);
-          reduction.add(static_cast<const float*>(input.next(m)), static_cast<size_t>(m));
+          reduction.add(input.next(m), static_cast<size_t>(m));
           done += m;
         }
         *static_cast<float*>(to) = reduction.finish();
@@ -97,6 +138,68 @@ class Reduce final : public Operation {
   }
 
  private:
+  // Where the elements to be reduced are strided and a dimension that is kept is dense in memory, rows of that dimension
+  // are combined element by element: it is the partition, or the last free dimension kept.
+  void plan_columns(const isa::AccessPattern& pattern, size_t axes) {
+    const auto& dims = pattern.dims;
+    const size_t kept = dims.size() - std::min(dims.size(), axes);
+    if (!rows_fn_ || integers_ || length_ < 2) return;
+    Operand reduced = src_, outer = src_;
+    int64_t count[6], stride[6];
+    const auto merge = [&](Operand& operand, size_t begin, size_t end, bool partition) {
+      int n = 0;
+      if (partition) count[n] = pattern.partitions, stride[n++] = src_.partition_stride;
+      for (size_t d = begin; d < end; ++d, ++n) count[n] = dims[d].count, stride[n] = dims[d].stride * src_.size;
+      set_dims(operand, count, stride, n);
+    };
+    merge(reduced, kept, dims.size(), false);
+    if (reduced.ndim != 1 || reduced.contiguous) return;
+    merge(outer, 0, kept, true);
+    const int last = outer.ndim - 1;
+    if (!outer.contiguous || outer.count[last] < 8 || reduced.stride[0] % src_.size != 0) return;
+    columns_ = outer.count[last];
+    column_stride_ = reduced.stride[0];
+    outer_ = outer;
+    set_dims(outer_, outer.count, outer.stride, last);
+    columns_fn_ = (bf16_ ? simd().reduce_columns_bf16 : simd().reduce_columns)[static_cast<int>(op_)];
+  }
+
+  void run_columns(Frame& frame, std::byte* dst_at, std::byte* src_at) const {
+    Scratch::Buffer* buffers = frame.scratch->buffer;
+    Output output(dst_, dst_at, to_dst_, buffers);
+    Cursor outer(outer_, src_at);
+    constexpr auto kWide = static_cast<int64_t>(kReduceColumns), kBlock = static_cast<int64_t>(kReduceBlock);
+    constexpr int64_t kRows = 32;  // converted at a time
+    for (int64_t at = 0; at < outer_.total; ++at) {
+      for (int64_t column = 0; column < columns_; column += kWide) {
+        const int64_t n = std::min(kWide, columns_ - column);
+        const std::byte* from = outer.at() + column * src_.size;
+        ColumnReduction reduction(op_, length_, static_cast<size_t>(n), frame.scratch->packed[0]);
+        for (int64_t start = 0; start < length_; start += kBlock) {
+          const int64_t rows = std::min(kBlock, length_ - start);
+          float* lanes = reduction.push();
+          if (!from_src_) {
+            columns_fn_(from, column_stride_, static_cast<size_t>(rows), static_cast<size_t>(n), true, lanes);
+            from += rows * column_stride_;
+            continue;
+          }
+          for (int64_t row = 0; row < rows; row += kRows) {
+            const int64_t m = std::min(kRows, rows - row);
+            for (int64_t r = 0; r < m; ++r, from += column_stride_)
+              from_src_(from, buffers[2].bytes + r * kWide * 4, static_cast<size_t>(n));
+            columns_fn_(buffers[2].bytes, kWide * 4, static_cast<size_t>(m), static_cast<size_t>(n), row == 0, lanes);
+          }
+        }
+        const float* result = reduction.finish();
+        void* to = output.begin(n);
+        if (negate_) simd().negate(static_cast<float*>(to), result, static_cast<size_t>(n));
+        else std::memcpy(to, result, static_cast<size_t>(n) * 4);
+        output.done(n);
+      }
+      outer.skip(1);
+    }
+  }
+
   uint32_t integer_row(Input& input, uint32_t* work) const {
     const BinaryFn<uint32_t> op = simd().i32[static_cast<int>(op_)];
     uint32_t result = 0;
@@ -133,10 +236,13 @@ class Reduce final : public Operation {
 
   Operand dst_, src_;
   AluOp op_;
-  bool negate_, integers_ = false;
+  bool negate_, integers_ = false, bf16_ = false;
   int64_t length_ = 1;
   ConvertFn from_src_, to_dst_;
   ReduceRowsFn rows_fn_;
+  ReduceColumnsFn columns_fn_ = nullptr;
+  Operand outer_;                             // the dimensions kept, without the dense one
+  int64_t columns_ = 0, column_stride_ = 0;   // of the dense one; bytes from one element to be reduced to the next
 };
 
 // Rows of different partitions are combined pairwise, as the digits of a binary counter carry.

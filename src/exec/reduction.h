@@ -1,4 +1,4 @@
-// The running reduction of one row of f32 elements in the fixed order that ReduceBlockFn documents.
+// The running reduction of one row of f32 or bf16 elements in the fixed order that ReduceBlockFn documents.
 #pragma once
 
 #include <algorithm>
@@ -11,14 +11,14 @@ namespace opentrn::exec {
 class Reduction {
  public:
   Reduction() {}
-  explicit Reduction(isa::AluOp op)
-      : block_(simd().reduce_block[static_cast<int>(op)]), combine_(simd().f32[static_cast<int>(op)]), blocks_(0), depth_(0) {}
+  explicit Reduction(isa::AluOp op, bool bf16 = false)
+      : block_((bf16 ? simd().reduce_block_bf16 : simd().reduce_block)[static_cast<int>(op)]), bytes_(bf16 ? 2 : 4), combine_(simd().f32[static_cast<int>(op)]), blocks_(0), depth_(0) {}
   void restart() { blocks_ = 0, depth_ = 0; }
 
   // The next n elements; every call but the last brings a multiple of kReduceBlock.
-  void add(const float* from, size_t n) {
+  void add(const void* from, size_t n) {
     for (size_t i = 0; i < n; i += kReduceBlock) {
-      block_(from + i, std::min(kReduceBlock, n - i), lanes_[depth_]);
+      block_(static_cast<const std::byte*>(from) + i * bytes_, std::min(kReduceBlock, n - i), lanes_[depth_]);
       ++depth_;
       ++blocks_;
       for (size_t b = blocks_; b % 2 == 0; b /= 2) merge();
@@ -40,6 +40,7 @@ class Reduction {
   }
 
   ReduceBlockFn block_;
+  size_t bytes_;
   BinaryFn<float> combine_;
   size_t blocks_;
   int depth_;

@@ -21,16 +21,28 @@ enum class Form : uint8_t { rows, row_value, value_row };
 
 template <typename T>
 using BinaryFn = void (*)(T* to, const T* a, const T* b, size_t n, Form form);
+// The same on rows of f32 or bf16: bit 2 of the index says that `a` is bf16, bit 1 `b`, bit 0 `to`. A single value is f32.
+using MixedFn = void (*)(void* to, const void* a, const void* b, size_t n, Form form);
+inline constexpr size_t kMixedForms = 8;
+constexpr size_t mixed_form(DType a, DType b, DType to) {
+  return static_cast<size_t>((a == DType::bf16) * 4 + (b == DType::bf16) * 2 + (to == DType::bf16));
+}
 using UnaryFn = void (*)(float* to, const float* from, size_t n);
 
 // Sums, products, maxima, ... of a row. Fixed order on every target: blocks of 512 elements, in each of which element
 // i goes to lane i % 32; the blocks' lanes are combined pairwise as in a binary counter, at the end the lanes in halves.
 inline constexpr size_t kReduceLanes = 32;
 inline constexpr size_t kReduceBlock = 512;
-// lanes[32] = the lanes of one block of at most 512 elements.
-using ReduceBlockFn = void (*)(const float* from, size_t n, float* lanes);
+// lanes[32] = the lanes of one block of at most 512 elements of f32 or bf16.
+using ReduceBlockFn = void (*)(const void* from, size_t n, float* lanes);
 // Reduces `rows` rows of n (at most 512) elements each.
-using ReduceRowsFn = void (*)(const float* from, size_t rows, size_t n, float* to);
+using ReduceRowsFn = void (*)(const void* from, size_t rows, size_t n, float* to);
+// The same order for columns: combines n elements (`first`: of a block) of each of at most 128 columns into
+// lanes[32][column_pitch(columns)]. Element i of column j lies at from + i * stride + j elements; calls that continue a block
+// begin at a multiple of 32.
+inline constexpr size_t kReduceColumns = 128;
+constexpr size_t column_pitch(size_t columns) { return (columns + 15) / 16 * 16; }
+using ReduceColumnsFn = void (*)(const std::byte* from, int64_t stride, size_t n, size_t columns, bool first, float* lanes);
 
 // to[i] = mask[i] ? a[i] : b[i]
 using SelectFn = void (*)(void* to, const uint8_t* mask, const void* a, const void* b, size_t n);
@@ -48,10 +60,12 @@ struct Simd {
   BinaryFn<float> f32[kAluOps] = {};
   BinaryFn<uint32_t> i32[kAluOps] = {};  // on 32-bit integers that wrap, read as signed
   BinaryFn<uint32_t> u32[kAluOps] = {};  // and as unsigned
+  MixedFn mixed[kAluOps][kMixedForms] = {};  // the frequent operations
   UnaryFn act[kActFns] = {};
   UnaryFn negate = nullptr;
-  ReduceBlockFn reduce_block[kAluOps] = {};
-  ReduceRowsFn reduce_rows[kAluOps] = {};
+  ReduceBlockFn reduce_block[kAluOps] = {}, reduce_block_bf16[kAluOps] = {};
+  ReduceRowsFn reduce_rows[kAluOps] = {}, reduce_rows_bf16[kAluOps] = {};
+  ReduceColumnsFn reduce_columns[kAluOps] = {}, reduce_columns_bf16[kAluOps] = {};
   ConvertFn convert[kDTypes][kDTypes] = {};  // the frequent pairs; see convert_fn
   SelectFn select[4] = {};        // element sizes 1, 2, 4, 8
   TransposeFn transpose[4] = {};  // element sizes 1, 2, 4, 8

@@ -61,13 +61,13 @@ OPENTRN_DO(DoSign, hn::Sub(hn::IfThenElseZero(hn::Gt(x, hn::Zero(d)), hn::Set(d,
                            hn::IfThenElseZero(hn::Lt(x, hn::Zero(d)), hn::Set(d, 1.0f))))
 OPENTRN_DO(DoRelu, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x))  // NaN and -0 stay
 OPENTRN_DO(DoExp, ExpF32(d, x))
-OPENTRN_DO(DoLog, Log(d, x))
+OPENTRN_DO(DoLog, LogF32(d, x))
 OPENTRN_DO(DoSigmoid, SigmoidF32(d, x))
 OPENTRN_DO(DoTanh, TanhF32(d, x))
 OPENTRN_DO(DoGelu, Gelu(d, x))
 OPENTRN_DO(DoGeluTanh, GeluTanh(d, x))
 OPENTRN_DO(DoSilu, SiluF32(d, x))
-OPENTRN_DO(DoErf, Erf(d, x))
+OPENTRN_DO(DoErf, ErfF32(d, x))
 OPENTRN_DO(DoErfc, Erfc(d, x))
 OPENTRN_DO(DoSoftplus, Softplus(d, x))
 OPENTRN_DO(DoArctan, Atan(d, x))
@@ -105,17 +105,25 @@ void Sin(float* to, const float* from, size_t n) {
   for (; i < n; ++i) SinBlock<kQuarter>(one, to + i, from + i);
 }
 
-// hn::Floor and hn::Ceil round-trip through integers on old targets; |x| >= 2^23 is an integer already.
+// hn::Floor and hn::Ceil round-trip through integers on old targets.
 template <bool kUp>
 void Round(float* to, const float* from, size_t n) {
-  for (size_t i = 0; i < n; ++i) to[i] = kUp ? __builtin_ceilf(from[i]) : __builtin_floorf(from[i]);
+  size_t i = 0;
+#if OPENTRN_FUSED
+  const hn::ScalableTag<float> d;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, from + i);
+    hn::StoreU(kUp ? hn::Ceil(x) : hn::Floor(x), d, to + i);
+  }
+#endif
+  for (; i < n; ++i) to[i] = kUp ? __builtin_ceilf(from[i]) : __builtin_floorf(from[i]);
 }
 
 void Fill(Simd& table) {
   const auto set = [&](ActFn act, UnaryFn fn) { table.act[static_cast<int>(act)] = fn; };
   set(ActFn::copy, Single<DoCopy>);
   set(ActFn::exp, Single<DoExp>);
-  set(ActFn::log, Double<DoLog>);
+  set(ActFn::log, Single<DoLog>);
   set(ActFn::sqrt, Single<DoSqrt>);
   set(ActFn::rsqrt, Single<DoRsqrt>);
   set(ActFn::square, Single<DoSquare>);
@@ -128,7 +136,7 @@ void Fill(Simd& table) {
   set(ActFn::gelu, Double<DoGelu>);
   set(ActFn::gelu_tanh, Double<DoGeluTanh>);
   set(ActFn::silu, Single<DoSilu>);
-  set(ActFn::erf, Double<DoErf>);
+  set(ActFn::erf, Single<DoErf>);
   set(ActFn::erfc, Double<DoErfc>);
   set(ActFn::softplus, Double<DoSoftplus>);
   set(ActFn::sin, Sin<0>);

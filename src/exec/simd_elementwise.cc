@@ -12,6 +12,7 @@
 #include "hwy/foreach_target.h"
 // Highway and the -inl header after foreach_target.
 #include "exec/simd_math-inl.h"
+#include "exec/simd_rows-inl.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -120,6 +121,42 @@ void Binary(float* to, const float* a, const float* b, size_t n, Form form) {
   const size_t whole = n - n % hn::Lanes(d);
   Run<Op>(d, to, a, b, 0, whole, form);
   if (whole < n) Run<Op>(one, to, a, b, whole, n, form);
+}
+
+// ---- rows of f32 and bf16 --------------------------------------------------------------------------
+template <class Op, class A, class B, class To, class D>
+HWY_INLINE void RunMixed(D d, void* to, const void* a, const void* b, size_t begin, size_t end, Form form) {
+  using V = hn::Vec<D>;
+  const size_t lanes = hn::Lanes(d);
+  if (form == Form::rows) {
+    for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, A::Load(d, a, i), B::Load(d, b, i)), to, i);
+  } else if (form == Form::row_value) {
+    if constexpr (B::kBytes == 4) {
+      const V value = hn::Set(d, *static_cast<const float*>(b));
+      for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, A::Load(d, a, i), value), to, i);
+    }
+  } else if constexpr (A::kBytes == 4) {
+    const V value = hn::Set(d, *static_cast<const float*>(a));
+    for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, value, B::Load(d, b, i)), to, i);
+  }
+}
+
+template <class Op, class A, class B, class To>
+void Mixed(void* to, const void* a, const void* b, size_t n, Form form) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  const size_t whole = n - n % hn::Lanes(d);
+  RunMixed<Op, A, B, To>(d, to, a, b, 0, whole, form);
+  if (whole < n) RunMixed<Op, A, B, To>(one, to, a, b, whole, n, form);
+}
+
+template <class From, class To>
+void Move(const void* from, void* to, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::CappedTag<float, 1> one;
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) To::Store(d, From::Load(d, from, i), to, i);
+  for (; i < n; ++i) To::Store(one, From::Load(one, from, i), to, i);
 }
 
 // Modulo with the sign of the divisor, exact: a quotient below 2^28 leaves a remainder that fits a double.
@@ -288,23 +325,6 @@ void Select(void* to, const uint8_t* mask, const void* a, const void* b, size_t 
 }
 
 // ---- conversions ---------------------------------------------------------------------------------
-void Bf16ToF32(const void* from, void* to, size_t n) {
-  const auto* x = static_cast<const uint16_t*>(from);
-  auto* y = static_cast<uint32_t*>(to);
-  for (size_t i = 0; i < n; ++i) y[i] = static_cast<uint32_t>(x[i]) << 16;
-}
-
-void F32ToBf16(const void* from, void* to, size_t n) {
-  const auto* x = static_cast<const uint32_t*>(from);
-  auto* y = static_cast<uint16_t*>(to);
-  for (size_t i = 0; i < n; ++i) {
-    const uint32_t bits = x[i];
-    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-    const uint32_t nan = ((bits >> 16) & 0x8000) | 0x7FC0;
-    y[i] = static_cast<uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
-  }
-}
-
 void F16ToF32(const void* from, void* to, size_t n) {
   const auto* x = static_cast<const uint16_t*>(from);
   auto* y = static_cast<float*>(to);
@@ -358,14 +378,27 @@ void Set(Simd& table, AluOp op) {
   table.f32[static_cast<int>(op)] = Binary<Op>;
 }
 
+template <class Op>
+void SetMixed(Simd& table, AluOp op) {
+  Set<Op>(table, op);
+  MixedFn* row = table.mixed[static_cast<int>(op)];
+  row[1] = Mixed<Op, RowF32, RowF32, RowBf16>;
+  row[2] = Mixed<Op, RowF32, RowBf16, RowF32>;
+  row[3] = Mixed<Op, RowF32, RowBf16, RowBf16>;
+  row[4] = Mixed<Op, RowBf16, RowF32, RowF32>;
+  row[5] = Mixed<Op, RowBf16, RowF32, RowBf16>;
+  row[6] = Mixed<Op, RowBf16, RowBf16, RowF32>;
+  row[7] = Mixed<Op, RowBf16, RowBf16, RowBf16>;
+}
+
 void Fill(Simd& table) {
   table.target = hwy::TargetName(HWY_TARGET);
-  Set<Add>(table, AluOp::add);
-  Set<Subtract>(table, AluOp::subtract);
-  Set<Multiply>(table, AluOp::mult);
-  Set<Divide>(table, AluOp::divide);
-  Set<Maximum>(table, AluOp::max);
-  Set<Minimum>(table, AluOp::min);
+  SetMixed<Add>(table, AluOp::add);
+  SetMixed<Subtract>(table, AluOp::subtract);
+  SetMixed<Multiply>(table, AluOp::mult);
+  SetMixed<Divide>(table, AluOp::divide);
+  SetMixed<Maximum>(table, AluOp::max);
+  SetMixed<Minimum>(table, AluOp::min);
   Set<AbsMaximum>(table, AluOp::abs_max);
   Set<Equal>(table, AluOp::is_equal);
   Set<NotEqual>(table, AluOp::not_equal);
@@ -387,8 +420,8 @@ void Fill(Simd& table) {
   table.select[1] = Select<uint16_t>;
   table.select[2] = Select<uint32_t>;
   table.select[3] = Select<uint64_t>;
-  At(table, DType::bf16, DType::f32) = Bf16ToF32;
-  At(table, DType::f32, DType::bf16) = F32ToBf16;
+  At(table, DType::bf16, DType::f32) = Move<RowBf16, RowF32>;
+  At(table, DType::f32, DType::bf16) = Move<RowF32, RowBf16>;
   At(table, DType::f16, DType::f32) = F16ToF32;
   At(table, DType::f32, DType::f16) = F32ToF16;
   At(table, DType::i32, DType::f32) = Cast<int32_t, float>;

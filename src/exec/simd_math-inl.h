@@ -1,6 +1,7 @@
 // Elementary functions. Most are evaluated on vectors of doubles that hold f32 values: good to about 1e-9, so that the
-// rounding to f32 is correct but for rare near-ties. The exponential and what is built on it, which most of a training
-// step's time goes to, are evaluated in f32 with fused multiply-adds and good to 1 or 2 units in the last place. Included once per SIMD target (Highway's per-target guard).
+// rounding to f32 is correct but for rare near-ties. Those that most of a training step's time goes to (the exponential
+// and what is built on it, the logarithm, erf) are evaluated in f32 with fused multiply-adds and good to 1 or 2 units in
+// the last place. Included once per SIMD target (Highway's per-target guard).
 // clang-format off
 #if defined(OPENTRN_EXEC_SIMD_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef OPENTRN_EXEC_SIMD_MATH_INL_H_
@@ -187,6 +188,53 @@ HWY_INLINE V TanhF32(D d, V x) {
   return hn::IfThenElse(IsNan(x), x, hn::CopySign(y, x));
 }
 
+// Horner's scheme in f32.
+template <class D, class V, size_t kCount>
+HWY_INLINE V PolynomialF32(D d, V x, const float (&c)[kCount]) {
+  V sum = hn::Set(d, c[kCount - 1]);
+  for (size_t i = kCount - 1; i-- > 0;) sum = Fma(d, sum, x, hn::Set(d, c[i]));
+  return sum;
+}
+
+// log x = e ln 2 + f + f^2 q(f), x = 2^e (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); q is a minimax fit, the result good
+// to 1 unit in the last place.
+template <class D, class V>
+HWY_INLINE V LogF32(D d, V x) {
+  static constexpr float kFit[] = {-0.5f,         0.3333333134651184f,   -0.2500081956386566f,  0.20001226663589478f, -0.16623356938362122f,
+                                   0.14201757311820984f, -0.13160182535648346f, 0.1276157796382904f, -0.07634497433900833f};
+  const hn::RebindToSigned<D> di;
+  const V inf = hn::Set(d, INFINITY), zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+  const auto denormal = hn::Lt(x, hn::Set(d, 0x1p-126f));
+  const V scaled = hn::IfThenElse(denormal, hn::Mul(x, hn::Set(d, 0x1p24f)), x);
+  const auto bits = hn::BitCast(di, scaled);
+  // Exponent relative to sqrt(1/2).
+  const auto exponent = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3F3504F3)));
+  const V f = hn::Sub(hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(exponent))), one);
+  const V e = hn::Sub(hn::ConvertTo(d, exponent), hn::IfThenElseZero(denormal, hn::Set(d, 24.0f)));
+  V y = Fma(d, hn::Mul(f, f), PolynomialF32(d, f, kFit), f);
+  y = Fma(d, e, hn::Set(d, 0.6931471805599453f), y);
+  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
+  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), y);
+  return hn::IfThenElse(hn::Ge(x, zero), y, hn::IfThenElse(IsNan(x), x, hn::Set(d, NAN)));
+}
+
+// Minimax fits: erf(x) = x + x p(x^2) below 1, 1 - e^q(|x|) above; good to 1.1 units in the last place.
+template <class D, class V>
+HWY_INLINE V ErfF32(D d, V x) {
+  static constexpr float kSmall[] = {0.12837916612625122f,  -0.3761262595653534f,  0.1128358542919159f, -0.026853812858462334f,
+                                     0.005188328213989735f, -0.000801019836217165f, 7.853876013541594e-05f};
+  static constexpr float kLarge[] = {-0.0003415230312384665f, -1.1270891427993774f, -0.638144850730896f,   -0.10310675203800201f,
+                                     0.02183806337416172f,    -0.0029476583003997803f, 0.00018637919856701046f};
+  const V one = hn::Set(d, 1.0f);
+  const V a = hn::Min(hn::Abs(x), hn::Set(d, 4.0f));  // erf(4) rounds to 1
+  const V small = Fma(d, x, PolynomialF32(d, hn::Mul(a, a), kSmall), x);
+  const auto e = ExpSplitF32(d, PolynomialF32(d, a, kLarge));
+  const V scale = PowerOfTwoF32(d, e.n);
+  const V large = hn::CopySign(hn::Sub(one, Fma(d, scale, e.tail, scale)), x);
+  const V y = hn::IfThenElse(hn::Lt(a, one), small, large);
+  return hn::IfThenElse(IsNan(x), x, y);
+}
+
 // 2 atanh(s) = log((1 + s) / (1 - s)) for |s| <= 0.172.
 template <class D, class V>
 HWY_INLINE V TwoAtanh(D d, V s) {
@@ -208,15 +256,6 @@ HWY_INLINE V LogPositive(D d, V x) {
   const V one = hn::Set(d, 1.0);
   const V s = hn::Div(hn::Sub(m, one), hn::Add(m, one));
   return Fma(d, e, hn::Set(d, 0.69314718055994531), TwoAtanh(d, s));
-}
-
-template <class D, class V>
-HWY_INLINE V Log(D d, V x) {
-  const V inf = hn::Set(d, INFINITY), zero = hn::Zero(d);
-  V y = LogPositive(d, x);
-  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
-  y = hn::IfThenElse(hn::Eq(x, zero), hn::Neg(inf), y);
-  return hn::IfThenElse(hn::Ge(x, zero), y, hn::IfThenElse(IsNan(x), x, hn::Set(d, NAN)));
 }
 
 // x > -1, finite
@@ -259,19 +298,6 @@ template <class D, class V>
 HWY_INLINE V Erfc(D d, V x) {
   const V p = ErfcPositive(d, hn::Abs(x));
   const V y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Sub(hn::Set(d, 2.0), p), p);
-  return hn::IfThenElse(IsNan(x), x, y);
-}
-
-template <class D, class V>
-HWY_INLINE V Erf(D d, V x) {
-  // erf(x) / x in x^2 on [0, 1], a Chebyshev fit good to 1e-12.
-  static constexpr double kSmall[] = {1.1283791670946768,    -0.3761263888963531,    0.11283791308604582,
-                                      -0.026866133235095593, 0.005223783477189248,   -0.0008542637997087229,
-                                      0.0001195656256820733, -1.3909340021874599e-05, 1.058938064107502e-06};
-  const V a = hn::Abs(x);
-  const V small = hn::Mul(x, Polynomial(d, hn::Mul(x, x), kSmall));
-  const V large = hn::CopySign(hn::Sub(hn::Set(d, 1.0), ErfcPositive(d, a)), x);
-  const V y = hn::IfThenElse(hn::Lt(a, hn::Set(d, 1.0)), small, large);
   return hn::IfThenElse(IsNan(x), x, y);
 }
 

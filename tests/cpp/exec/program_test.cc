@@ -100,8 +100,8 @@ TEST(Program, CoresMeetAtBarriersOnTwoThreads) {
     Rendezvous rendezvous(2);
     Fault fault0, fault1;
     bool ok1 = false;
-    std::thread other([&] { ok1 = run_core(executable, 1, m.memory(1), buffers, {}, &rendezvous, fault1); });
-    EXPECT_TRUE(run_core(executable, 0, m.memory(0), buffers, {}, &rendezvous, fault0));
+    std::thread other([&] { ok1 = run_core(executable, 1, m.memory(1), buffers, std::span<const ScalarValue>{}, &rendezvous, fault1); });
+    EXPECT_TRUE(run_core(executable, 0, m.memory(0), buffers, std::span<const ScalarValue>{}, &rendezvous, fault0));
     other.join();
     EXPECT_TRUE(ok1);
     EXPECT_EQ(m.get(Machine::row(DType::f32, 1, 4), 0, 0), 9);
@@ -125,8 +125,8 @@ TEST(Program, AFaultReleasesTheOtherCore) {
   Rendezvous rendezvous(2);
   Fault fault0, fault1;
   bool ok1 = false;
-  std::thread other([&] { ok1 = run_core(executable, 1, m.memory(1), buffers, {}, &rendezvous, fault1); });
-  EXPECT_FALSE(run_core(executable, 0, m.memory(0), buffers, {}, &rendezvous, fault0));
+  std::thread other([&] { ok1 = run_core(executable, 1, m.memory(1), buffers, std::span<const ScalarValue>{}, &rendezvous, fault1); });
+  EXPECT_FALSE(run_core(executable, 0, m.memory(0), buffers, std::span<const ScalarValue>{}, &rendezvous, fault0));
   other.join();
   EXPECT_TRUE(ok1);
   EXPECT_EQ(fault0.message, "index 7 is out of bounds for dimension with size 5");

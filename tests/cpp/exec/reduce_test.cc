@@ -108,6 +108,55 @@ TEST(TensorReduce, IntegersOnGpSimdAreExact) {
   EXPECT_EQ(m.get(y, 1, 0), 16777216);
 }
 
+// The reference for columns: the same elements copied so that each is a dense row.
+TEST(TensorReduce, ColumnsHaveTheBitsOfRows) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16, DType::i32}) {
+    for (const AluOp op : {AluOp::add, AluOp::mult, AluOp::max, AluOp::min, AluOp::abs_max}) {
+      for (const int partitions : {1, 8, 13, 16, 37, 128}) {
+        for (const int n : {2, 31, 33, 512, 513, 1100}) {
+          if (n > 33 && op != AluOp::add && partitions != 37) continue;
+          Machine m;
+          const int pitch = 131, table = m.buffer(int64_t{1100} * pitch * 4 + 64);
+          const AccessPattern columns = Machine::hbm(table, dtype, partitions, 1, {{pitch, n}}, 3 * size_of(dtype));
+          const AccessPattern rows = Machine::row(dtype, partitions, n), x = Machine::row(DType::f32, partitions, 1, 32768),
+                              y = Machine::row(DType::f32, partitions, 1, 32832);
+          std::normal_distribution<double> any(0, dtype == DType::i32 ? 100 : 2);
+          m.fill(columns, [&](int64_t p, int64_t i) {
+            if (dtype != DType::i32 && p == 5 && i % 17 == 3) return i % 2 ? static_cast<double>(NAN) : INFINITY;
+            return p == 6 ? -0.0 : any(m.random);
+          });
+          m.emit(Opcode::dma_copy, Engine::sync, rows, {columns});
+          for (const auto& [to, from] : {std::pair{x, rows}, {y, columns}}) {
+            Instruction& i = m.emit(Opcode::tensor_reduce, Engine::vector, to, {from});
+            i.op0 = op;
+            i.negate = op == AluOp::min;
+          }
+          ASSERT_TRUE(m.run());
+          for (int p = 0; p < partitions; ++p)
+            ASSERT_TRUE(same_value(m.get(x, p, 0), m.get(y, p, 0))) << isa::name_of(op) << " " << p << " of " << partitions << ", " << n << ": "
+                                                                    << m.get(x, p, 0) << " " << m.get(y, p, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(TensorReduce, AStridedAxisBesideADenseOne) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Machine m;
+    // [2][700][20] elements; the 700 are reduced.
+    const AccessPattern x = Machine::sbuf(DType::f32, 3, {{300 * 20, 2}, {1, 20}, {20, 300}}), y = Machine::row(dtype, 3, 40, 60000),
+                        rows = Machine::sbuf(DType::f32, 1, {{300 * 20, 2}, {1, 20}, {20, 300}}, 0, 2), dense = Machine::row(DType::f32, 1, 12000, 0), z = Machine::row(dtype, 1, 40, 48000);
+    std::normal_distribution<double> any;
+    m.fill(x, [&](int64_t, int64_t) { return any(m.random); });
+    m.emit(Opcode::tensor_reduce, Engine::vector, y, {x}).op0 = AluOp::add;
+    m.emit(Opcode::tensor_copy, Engine::vector, dense, {rows});
+    m.emit(Opcode::tensor_reduce, Engine::vector, z, {Machine::sbuf(DType::f32, 1, {{300, 40}, {1, 300}})}).op0 = AluOp::add;
+    ASSERT_TRUE(m.run());
+    for (int i = 0; i < 40; ++i) EXPECT_EQ(m.get(y, 2, i), m.get(z, 0, i));
+  }
+}
+
 TEST(PartitionReduce, CombinesRowsOfAllPartitions) {
   for (const int partitions : {1, 2, 3, 31, 100, 128}) {
     for (const AluOp op : {AluOp::add, AluOp::average, AluOp::max, AluOp::min}) {

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "exec/floats.h"
 #include "exec/interpreter.h"
 
 namespace opentrn::exec {
@@ -88,6 +89,46 @@ TEST(Simd, AluOperations) {
   }
 }
 
+// `row` as bf16.
+std::vector<uint16_t> narrowed(const std::vector<float>& row) {
+  std::vector<uint16_t> result(row.size());
+  for (size_t i = 0; i < row.size(); ++i) result[i] = f32_to_bf16(row[i]);
+  return result;
+}
+
+TEST(Simd, MixedOperationsEqualConversionsAndTheOperation) {
+  const auto a = values(kCount, 1), b = values(kCount, 2);
+  const auto a16 = narrowed(a), b16 = narrowed(b);
+  std::vector<float> wide_a(kCount), wide_b(kCount), result(kCount), to(kCount);
+  for (const Targets* both = &targets(); const Simd* table : {&both->baseline, &both->best}) {
+    for (int op = 0; op < kAluOps; ++op) {
+      for (size_t mixed = 0; mixed < kMixedForms; ++mixed) {
+        const MixedFn fn = table->mixed[op][mixed];
+        if (!fn) continue;
+        const bool bf16_a = mixed & 4, bf16_b = mixed & 2, bf16_to = mixed & 1;
+        for (size_t i = 0; i < kCount; ++i) {
+          wide_a[i] = bf16_a ? bf16_to_f32(a16[i]) : a[i];
+          wide_b[i] = bf16_b ? bf16_to_f32(b16[i]) : b[i];
+        }
+        for (const Form form : {Form::rows, Form::row_value, Form::value_row}) {
+          if ((form == Form::row_value && bf16_b) || (form == Form::value_row && bf16_a)) continue;
+          for (const size_t n : {size_t{1}, size_t{7}, size_t{40}, kCount - 3}) {
+            const size_t at = 3;  // an unaligned start
+            table->f32[op](result.data(), wide_a.data() + at, wide_b.data() + at, n, form);
+            const void* p = bf16_a ? static_cast<const void*>(a16.data() + at) : a.data() + at;
+            const void* q = bf16_b ? static_cast<const void*>(b16.data() + at) : b.data() + at;
+            fn(to.data(), p, q, n, form);
+            for (size_t i = 0; i < n; ++i) {
+              if (bf16_to) ASSERT_EQ(reinterpret_cast<const uint16_t*>(to.data())[i], f32_to_bf16(result[i])) << op << " " << mixed;
+              else ASSERT_TRUE(std::memcmp(&to[i], &result[i], 4) == 0) << op << " " << mixed;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Simd, ActivationFunctions) {
   const auto a = values(20 * kCount, 3);
   for (int act = 0; act < kActFns; ++act) {
@@ -107,6 +148,47 @@ TEST(Simd, Reductions) {
       targets().baseline.reduce_rows[op](a.data(), 7, n, x.data());
       targets().best.reduce_rows[op](a.data(), 7, n, y.data());
       EXPECT_TRUE(same_bits(x, y)) << isa::name_of(static_cast<isa::AluOp>(op)) << n;
+    }
+  }
+}
+
+TEST(Simd, ReductionsOfBf16EqualThoseOfF32) {
+  for (int op = 0; op < kAluOps; ++op) {
+    if (!targets().best.reduce_rows[op]) continue;
+    for (const size_t n : {1, 3, 31, 32, 100, 512}) {
+      const auto a16 = narrowed(values(7 * n, 4));
+      std::vector<float> wide(7 * n), x(7), y(7), z(7), block(32), block16(32);
+      for (size_t i = 0; i < wide.size(); ++i) wide[i] = bf16_to_f32(a16[i]);
+      targets().best.reduce_rows[op](wide.data(), 7, n, x.data());
+      targets().best.reduce_rows_bf16[op](a16.data(), 7, n, y.data());
+      targets().baseline.reduce_rows_bf16[op](a16.data(), 7, n, z.data());
+      EXPECT_TRUE(same_bits(x, y) && same_bits(x, z)) << isa::name_of(static_cast<isa::AluOp>(op)) << n;
+      targets().best.reduce_block[op](wide.data(), n, block.data());
+      targets().best.reduce_block_bf16[op](a16.data(), n, block16.data());
+      EXPECT_TRUE(same_bits(block, block16));
+    }
+  }
+}
+
+TEST(Simd, ReductionsOfColumns) {
+  for (int op = 0; op < kAluOps; ++op) {
+    if (!targets().best.reduce_columns[op]) continue;
+    for (const size_t columns : {1, 5, 16, 37, 128}) {
+      const size_t n = 77, pitch = column_pitch(columns);
+      const auto a = values(n * columns, 4);
+      const auto a16 = narrowed(a);
+      std::vector<float> x(32 * pitch), y(32 * pitch), column(n), lanes(32);
+      targets().baseline.reduce_columns[op](reinterpret_cast<const std::byte*>(a.data()), static_cast<int64_t>(columns * 4), n, columns, true, x.data());
+      targets().best.reduce_columns[op](reinterpret_cast<const std::byte*>(a.data()), static_cast<int64_t>(columns * 4), n, columns, true, y.data());
+      EXPECT_TRUE(same_bits(x, y));
+      for (size_t j = 0; j < columns; ++j) {
+        for (size_t i = 0; i < n; ++i) column[i] = a[i * columns + j];
+        targets().best.reduce_block[op](column.data(), n, lanes.data());
+        for (size_t l = 0; l < 32; ++l) EXPECT_TRUE(same_bits<float>({lanes[l]}, {y[l * pitch + j]}));
+      }
+      targets().baseline.reduce_columns_bf16[op](reinterpret_cast<const std::byte*>(a16.data()), static_cast<int64_t>(columns * 2), n, columns, true, x.data());
+      targets().best.reduce_columns_bf16[op](reinterpret_cast<const std::byte*>(a16.data()), static_cast<int64_t>(columns * 2), n, columns, true, y.data());
+      EXPECT_TRUE(same_bits(x, y));
     }
   }
 }
