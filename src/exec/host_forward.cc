@@ -73,7 +73,7 @@ bool is_load(const Instruction& i) {
          i.src[0].memory == Memory::hbm && i.dst.memory != Memory::hbm && i.src[0].dtype == i.dst.dtype;
 }
 bool is_store(const Instruction& i) {
-  return i.opcode == Opcode::dma_copy && !i.accumulate && i.dst.memory == Memory::hbm && i.src[0].memory != Memory::hbm &&
+  return (i.opcode == Opcode::dma_copy || i.opcode == Opcode::tensor_copy) && !i.accumulate && i.dst.memory == Memory::hbm && i.src[0].memory != Memory::hbm &&
          i.src[0].dtype == i.dst.dtype;
 }
 
@@ -269,12 +269,12 @@ class Forwarder {
   Forwarder(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles)
       : nodes_(nodes), program_(program), roots_(roots), tiles_(tiles) {}
 
-  void run() {
+  void run(bool loads) {
     uses_ = uses_of(nodes_, program_, roots_, tiles_);
     for (size_t u = 0; u < uses_.all.size(); ++u)
       if (!uses_.all[u].on_chip()) hbm_.push_back(static_cast<int>(u));
     for (size_t t = 0; t < tiles_; ++t) store(t);
-    for (size_t t = 0; t < tiles_; ++t) load(t);
+    for (size_t t = 0; loads && t < tiles_; ++t) load(t);
     sweep(nodes_);
   }
 
@@ -391,7 +391,8 @@ class Forwarder {
     switch (opcode) {
       case Opcode::tensor_tensor: case Opcode::tensor_scalar: case Opcode::scalar_tensor_tensor: case Opcode::activation:
       case Opcode::reciprocal: case Opcode::tensor_copy: case Opcode::select: case Opcode::memset: case Opcode::tensor_reduce:
-      case Opcode::dma_gather: case Opcode::iota: case Opcode::affine_select: case Opcode::gpsimd_kernel: return true;
+      case Opcode::dma_gather: case Opcode::iota: case Opcode::affine_select: case Opcode::gpsimd_kernel: case Opcode::nc_matmul:
+        return true;
       default: return false;
     }
   }
@@ -456,7 +457,11 @@ class Forwarder {
 }  // namespace
 
 void forward_copies(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles) {
-  Forwarder(nodes, program, roots, tiles).run();
+  Forwarder(nodes, program, roots, tiles).run(true);
+}
+
+void forward_stores(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles) {
+  Forwarder(nodes, program, roots, tiles).run(false);
 }
 
 }  // namespace opentrn::exec::host

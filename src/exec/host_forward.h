@@ -10,5 +10,7 @@ namespace opentrn::exec::host {
 
 // Rewrites the nodes; transfers that nobody needs any more are removed.
 void forward_copies(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles);
+// Only what is stored; also what an engine copies out of PSUM.
+void forward_stores(std::vector<Node>& nodes, const isa::Program& program, const std::vector<int>& roots, size_t tiles);
 
 }  // namespace opentrn::exec::host

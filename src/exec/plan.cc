@@ -9,6 +9,7 @@
 #include "exec/executable.h"
 #include "exec/host_forward.h"
 #include "exec/host_layout.h"
+#include "exec/host_matmul.h"
 #include "exec/host_strips.h"
 #include "exec/host_units.h"
 
@@ -24,6 +25,12 @@ constexpr double kGroupNs = 20'000;  // a group is worth claiming from this much
 Scratch& thread_scratch() {
   thread_local const std::unique_ptr<Scratch> scratch = std::make_unique<Scratch>();
   return *scratch;
+}
+
+bool multiplies(const std::vector<Node>& nodes) {
+  return std::ranges::any_of(nodes, [](const Node& node) {
+    return node.is_loop() ? multiplies(node.body) : node.instruction.opcode == isa::Opcode::nc_matmul;
+  });
 }
 
 // What a node takes on the host, roughly: only to cut loops into groups.
@@ -145,6 +152,11 @@ struct Plan::Impl {
       for (int p = 0; p < unit.phase; ++p) unit.stage += wide[static_cast<size_t>(p)];
       host::CoreCode& code = codes[static_cast<size_t>(unit.core)];
       host::forward_copies(unit.nodes, program, roots, code.tiles.size());
+      if (multiplies(unit.nodes)) {
+        host::join_accumulations(unit.nodes, program, roots, code.tiles.size());
+        host::forward_stores(unit.nodes, program, roots, code.tiles.size());
+        host::join_rows(unit.nodes, program, roots, code.tiles.size());
+      }
       if (unit.nodes.empty()) continue;
       const double cost = cost_ns(unit.nodes.back(), program);
       int registers = code.loop_registers;
