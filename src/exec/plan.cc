@@ -5,6 +5,9 @@
 #include <memory>
 #include <new>
 #include <stdexcept>
+#include <string>
+
+#include <fmt/format.h>
 
 #include "exec/executable.h"
 #include "exec/host_forward.h"
@@ -12,6 +15,7 @@
 #include "exec/host_matmul.h"
 #include "exec/host_strips.h"
 #include "exec/host_units.h"
+#include "isa/text.h"
 
 namespace opentrn::exec {
 namespace {
@@ -19,6 +23,7 @@ namespace {
 using host::Node;
 using host::Unit;
 
+constexpr const char* kTooLarge = "more dimensions or loops than the passes hold";
 constexpr size_t kInlineBuffers = 64;
 constexpr double kGroupNs = 20'000;  // a group is worth claiming from this much work on
 
@@ -109,22 +114,52 @@ std::byte* WorkerMemory::arena(size_t bytes) {
   return arena_;
 }
 
-struct Plan::Impl {
-  std::vector<std::unique_ptr<Ready>> units;
-  std::vector<std::vector<std::pair<int, int>>> stages;  // groups: unit, number within it
-  std::unique_ptr<Executable> literal;                   // instead of units: the program as it is written
-  std::string reason;                                    // why
+namespace {
 
-  // Groups that only one thread may run, cores alternating at barriers.
-  void fall_back(std::shared_ptr<const isa::Program> program, const spec::Chip& chip) {
-    units.clear();
-    stages.clear();
-    literal = std::make_unique<Executable>(std::move(program), chip);
-    stages.emplace_back();
-    for (int core = 0; core < (literal->cores_communicate() ? 1 : literal->cores()); ++core) stages[0].emplace_back(core, 0);
+void print_nodes(std::span<const Node> nodes, int indent, const isa::Program& program, std::string& out) {
+  const std::string margin(static_cast<size_t>(indent), ' ');
+  for (const Node& node : nodes) {
+    std::string line = isa::print(node.instruction, isa::CoreProgram(), program);
+    // The engine no longer matters.
+    if (!node.is_loop()) line.erase(0, line.find(' ') + 1);
+    out += margin + line + '\n';
+    if (!node.is_loop()) continue;
+    print_nodes(node.body, indent + 2, program, out);
+    out += margin + "}\n";
   }
+}
 
-  void plan(const isa::Program& program) {
+std::string describe(const Unit& unit, size_t tile_bytes, const isa::Program& program) {
+  isa::Program shown;
+  shown.buffers = program.buffers;
+  shown.buffers.emplace_back().name = "tiles";
+  shown.scalars = program.scalars;
+  shown.kernels = program.kernels;
+  std::string out = fmt::format("stage {}, core {}, {} bytes of tiles: ", unit.stage, unit.core, tile_bytes);
+  std::span<const Node> nodes = unit.nodes;
+  if (!unit.parallel) {
+    out += "one group\n";
+    print_nodes(nodes, 2, shown, out);
+    return out;
+  }
+  const Node& loop = nodes.back();
+  out += fmt::format("i{} < {} shared out\n", loop.instruction.reg, loop.instruction.count);
+  if (nodes.size() > 1) {
+    out += "  before each group\n";
+    print_nodes(nodes.first(nodes.size() - 1), 4, shown, out);
+    out += "  each iteration\n";
+  }
+  print_nodes(loop.body, nodes.size() > 1 ? 4 : 2, shown, out);
+  return out;
+}
+
+// A program's units, decoded, and the groups of each stage: unit, number within it.
+struct PlanBuilder {
+  std::vector<std::unique_ptr<Ready>> units;
+  std::vector<std::vector<std::pair<int, int>>> stages;
+
+  // Throws host::Unplannable. `text`: describes what is made.
+  void plan(const isa::Program& program, std::string* text = nullptr) {
     const std::vector<int> roots = host::alias_roots(program);
     std::vector<Unit> all;
     std::vector<int> wide;  // stages of each phase
@@ -167,6 +202,7 @@ struct Plan::Impl {
       ready->loop_registers = registers;
       const host::Layout layout = host::lay_out(unit.nodes, program, roots, places);
       ready->arena = layout.bytes;
+      if (text) *text += describe(unit, layout.bytes, program);
       if (unit.parallel) {
         const isa::Instruction& loop = unit.nodes.back().instruction;
         ready->reg = loop.reg;
@@ -188,27 +224,56 @@ struct Plan::Impl {
   }
 };
 
+}  // namespace
+
+std::string describe_plan(const isa::Program& program) {
+  std::string text;
+  try {
+    PlanBuilder().plan(program, &text);
+  } catch (const host::Unplannable& problem) {
+    return "executed as it is written: " + problem.what + "\n";
+  } catch (const std::length_error&) {
+    return fmt::format("executed as it is written: {}\n", kTooLarge);
+  }
+  return text;
+}
+
+struct Plan::Impl {
+  PlanBuilder planned;
+  std::unique_ptr<Executable> literal;  // instead: the program as it is written
+  std::string reason;                   // why
+
+  // One group per core, or one for all when they meet at barriers.
+  void take_literally(std::shared_ptr<const isa::Program> program, const spec::Chip& chip) {
+    planned = PlanBuilder();
+    literal = std::make_unique<Executable>(std::move(program), chip);
+    planned.stages.emplace_back();
+    for (int core = 0; core < (literal->cores_communicate() ? 1 : literal->cores()); ++core)
+      planned.stages[0].emplace_back(core, 0);
+  }
+};
+
 Plan::Plan(std::shared_ptr<const isa::Program> program, const spec::Chip& chip)
     : program_(std::move(program)), impl_(std::make_unique<Impl>()) {
   try {
-    impl_->plan(*program_);
+    impl_->planned.plan(*program_);
   } catch (const host::Unplannable& problem) {
     impl_->reason = problem.what;
-    impl_->fall_back(program_, chip);
+    impl_->take_literally(program_, chip);
   } catch (const std::length_error&) {  // of a SmallVector
-    impl_->reason = "more dimensions or loops than the passes hold";
-    impl_->fall_back(program_, chip);
+    impl_->reason = kTooLarge;
+    impl_->take_literally(program_, chip);
   }
 }
 Plan::~Plan() = default;
 
-int Plan::stages() const { return static_cast<int>(impl_->stages.size()); }
-int Plan::groups(int stage) const { return static_cast<int>(impl_->stages[static_cast<size_t>(stage)].size()); }
+int Plan::stages() const { return static_cast<int>(impl_->planned.stages.size()); }
+int Plan::groups(int stage) const { return static_cast<int>(impl_->planned.stages[static_cast<size_t>(stage)].size()); }
 const std::string& Plan::literal_reason() const { return impl_->reason; }
 
 bool Plan::run(int stage, int group, std::span<std::byte* const> buffers, const LaunchValues& values, WorkerMemory& memory,
                Fault& fault) const {
-  const auto [number, part] = impl_->stages[static_cast<size_t>(stage)][static_cast<size_t>(group)];
+  const auto [number, part] = impl_->planned.stages[static_cast<size_t>(stage)][static_cast<size_t>(group)];
   if (impl_->literal) {
     const Executable& executable = *impl_->literal;
     if (!executable.cores_communicate()) return run_core(executable, number, memory.core(number), buffers, values, nullptr, fault);
@@ -216,7 +281,7 @@ bool Plan::run(int stage, int group, std::span<std::byte* const> buffers, const 
     for (int core = 0; core < executable.cores(); ++core) memories.push_back(&memory.core(core));
     return exec::run(executable, memories, buffers, values, fault);
   }
-  const Ready& unit = *impl_->units[static_cast<size_t>(number)];
+  const Ready& unit = *impl_->planned.units[static_cast<size_t>(number)];
   // Tiles are operands in one more buffer.
   std::byte* inline_buffers[kInlineBuffers];
   std::unique_ptr<std::byte*[]> many;

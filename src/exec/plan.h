@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "exec/interpreter.h"
@@ -56,6 +57,10 @@ class Plan {
   std::shared_ptr<const isa::Program> program_;
   std::unique_ptr<Impl> impl_;
 };
+
+// The plan of a program as text, for people: stages, groups, and the instructions of each. Tiles appear as places in the
+// buffer `tiles`, memory of the thread that runs the group.
+std::string describe_plan(const isa::Program& program);
 
 // Compares a plan with the reference interpreter on one launch: made before the launch runs (copies all buffers, which
 // may overlap), asked afterwards. For tests and OPENTRN_HOST_PLAN=check.

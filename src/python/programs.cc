@@ -13,6 +13,7 @@
 #include "cost/conformance.h"
 #include "cost/cost.h"
 #include "exec/interpreter.h"
+#include "exec/plan.h"
 #include "isa/mutate.h"
 #include "isa/serialize.h"
 #include "isa/text.h"
@@ -184,6 +185,8 @@ void bind_programs(nb::module_& module) {
       })
       .def("digest", [](const ProgramHandle& h) { return isa::digest(*h.program); })
       .def("text", [](const ProgramHandle& h) { return isa::print(*h.program); })
+      .def("host_plan", [](const ProgramHandle& h) { return exec::describe_plan(*h.program); },
+           "How the host executes the program, as text (docs/host-plan.md).")
       .def_prop_ro("name", [](const ProgramHandle& h) { return h.program->name; })
       .def_prop_ro("chip", [](const ProgramHandle& h) { return h.program->chip; })
       .def_prop_ro("cores", [](const ProgramHandle& h) { return h.program->cores.size(); })

@@ -11,24 +11,27 @@ from .common import console, core, engine_table, find_chip, load_program, time_t
 from .errors import UserFault
 
 
-def show(path: pathlib.Path, program: int | None, step: int | None, top: int, chip: str | None) -> None:
+def show(path: pathlib.Path, program: int | None, step: int | None, top: int, chip: str | None, plan: bool = False) -> None:
     if not path.exists():
         raise UserFault(f"there is no program or profile {path}")
     if path.is_dir():
         try:
             profile = Profile(path)
             if program is not None:
-                _program_of(profile, program)
+                _program_of(profile, program, plan)
             else:
                 _summary(profile, step, top)
         except ProfileError as error:
             raise UserFault(str(error)) from None
         return
-    _program(load_program(path), chip)
+    _program(load_program(path), chip, plan)
 
 
-def _program(program, chip_name: str | None) -> None:
+def _program(program, chip_name: str | None, plan: bool) -> None:
     out = console()
+    if plan:
+        out.print(program.host_plan(), markup=False, soft_wrap=True, end="")
+        return
     chip = find_chip(chip_name, program.chip)
     out.print(program.text(), markup=False, soft_wrap=True)
     findings = program.check(chip)
@@ -45,7 +48,7 @@ def _program(program, chip_name: str | None) -> None:
     out.print(engine_table(time))
 
 
-def _program_of(profile: Profile, id: int) -> None:
+def _program_of(profile: Profile, id: int, plan: bool) -> None:
     ids = profile.column("Program", "id").tolist()
     if id not in ids:
         raise UserFault(f"program {id} is not in this profile: it has {', '.join(map(str, sorted(ids)[:40]))}")
@@ -59,7 +62,7 @@ def _program_of(profile: Profile, id: int) -> None:
         program = core().Program.deserialize(data)
     except ValueError as error:
         raise UserFault(f"{profile.path}/programs/{id}.trnp: {error}") from None
-    _program(program, profile.manifest["chip"]["name"])
+    _program(program, profile.manifest["chip"]["name"], plan)
 
 
 def _short_origin(origin: str) -> str:
