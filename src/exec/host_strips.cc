@@ -124,10 +124,14 @@ class StripMiner {
       bytes += tiles_[t].bytes;
       shared |= uses.of_tile[t].size() > 1;
     }
+    std::vector<std::pair<int, int64_t>> rows_seen;  // root, offset: rows that several instructions touch count once
     for (const Use& use : uses.all) {
       if (use.on_chip()) continue;
-      const int64_t size = size_of(use.pattern->dtype);
-      if (!use.indirect) bytes += use.pattern->free_elements() * size;
+      const std::pair<int, int64_t> place(use.root, use.pattern->offset);
+      if (!use.indirect && std::ranges::find(rows_seen, place) == rows_seen.end()) {
+        rows_seen.push_back(place);
+        bytes += use.pattern->free_elements() * size_of(use.pattern->dtype);
+      }
       if (use.reads) shared |= ++readers[static_cast<size_t>(use.pattern->buffer)] > 1;
       if (!use.indirect && (use.pattern->partition_stride == 1 || is_column_load(use.node->instruction)) &&
           use.pattern->free_elements() > 1)
