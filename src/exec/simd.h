@@ -71,12 +71,16 @@ struct Simd {
   TransposeFn transpose[4] = {};  // element sizes 1, 2, 4, 8
   RegisterFn registers[kKernelOps][kKernelTypes] = {};  // elementary functions excepted
   Matmul matmul;
+  Matmul matmul_bf16;  // for two operands of bf16, where numerics need not be exact
 };
 
 // The table in use.
 const Simd& simd();
 // For tests: chooses the table of a target ("baseline", "AVX2", ...), "" for the best one. Executables made before keep theirs.
 void use_simd_target(std::string_view name);
+
+// OPENTRN_NUMERICS=exact: the same bits on every host; read once. Otherwise a matmul of bf16 may add its products in pairs.
+bool exact_numerics();
 
 // One function per file of vector code, each filling its part.
 void fill_elementwise(Simd& table);
@@ -85,5 +89,6 @@ void fill_reduce(Simd& table);
 void fill_transpose(Simd& table);
 void fill_registers(Simd& table);
 void fill_matmul(Simd& table);
+void fill_matmul_bf16(Simd& table);
 
 }  // namespace opentrn::exec

@@ -232,7 +232,7 @@ TEST(Simd, MatmulTiles) {
     std::vector<float> finite(k);
     for (size_t i = 0; i < k; ++i) finite[i] = std::isfinite(a[i]) ? std::fmod(a[i], 100.0f) : 1;
     for (float& v : panel) v = std::isfinite(v) ? v : 1;
-    matmul.tile[1](finite.data(), panel.data(), k, c.data(), matmul.columns, true);
+    matmul.tile[1](finite.data(), panel.data(), matmul.columns, k, c.data(), matmul.columns, true);
     return std::vector<float>{c[1]};
   };
   EXPECT_TRUE(same_bits(column(targets().baseline.matmul), column(targets().best.matmul)));
