@@ -34,6 +34,7 @@ Simd make_table(int64_t targets) {
   fill_reduce(table);
   fill_transpose(table);
   fill_registers(table);
+  fill_stream(table);
   fill_matmul(table);
   fill_matmul_bf16(table);
   hwy::SetSupportedTargetsForTest(0);
