@@ -104,7 +104,9 @@ class Copy final : public Operation {
 class Accumulate final : public Operation {
  public:
   Accumulate(const Instruction& i, const Context& context) : dst_(context.operand(i.dst)), src_(context.operand(i.src[0])) {
+    add_ = addition(src_.dtype, dst_.dtype);
     domain_ = accumulation_type(dst_.dtype);
+    if (add_) return;
     from_src_ = convert_fn(src_.dtype, domain_);
     from_dst_ = convert_fn(dst_.dtype, domain_);
     to_dst_ = convert_fn(domain_, dst_.dtype);
@@ -121,7 +123,8 @@ class Accumulate final : public Operation {
       const int64_t n = direct_chunk(output.cursor(), direct_chunk(input.cursor(), std::min(dst_.total - done, kChunk)));
       const void* a = old.next(n);
       const void* b = input.next(n);
-      accumulate(domain_, output.begin(n), a, b, n);
+      if (add_) add_(output.begin(n), a, b, static_cast<size_t>(n), Form::rows);
+      else accumulate(domain_, output.begin(n), a, b, n);
       output.done(n);
       done += n;
     }
@@ -131,7 +134,8 @@ class Accumulate final : public Operation {
  private:
   Operand dst_, src_;
   DType domain_;
-  ConvertFn from_src_, from_dst_, to_dst_;
+  MixedFn add_;
+  ConvertFn from_src_ = nullptr, from_dst_ = nullptr, to_dst_ = nullptr;
 };
 
 class Select final : public Operation {
@@ -193,7 +197,9 @@ void fill(Cursor cursor, int64_t total, const std::byte* element) {
   while (total > 0) {
     const int64_t m = cursor.run();
     std::byte* to = cursor.at();
-    if (stride == sizeof(T)) {
+    if (stride == sizeof(T) && static_cast<size_t>(m) * sizeof(T) >= kStreamBytes) {
+      simd().stream_fill(to, element, sizeof(T), static_cast<size_t>(m) * sizeof(T));
+    } else if (stride == sizeof(T)) {
       for (int64_t i = 0; i < m; ++i) std::memcpy(to + i * sizeof(T), &value, sizeof(T));
     } else {
       for (int64_t i = 0; i < m; ++i) std::memcpy(to + i * stride, &value, sizeof(T));
@@ -275,6 +281,11 @@ DType accumulation_type(DType dtype) {
   if (dtype == DType::f64) return DType::f64;
   if (is_float(dtype)) return DType::f32;
   return DType::i64;
+}
+
+MixedFn addition(DType src, DType dst) {
+  const auto narrow = [](DType dtype) { return dtype == DType::f32 || dtype == DType::bf16; };
+  return narrow(src) && narrow(dst) ? simd().mixed[static_cast<int>(isa::AluOp::add)][mixed_form(dst, src, dst)] : nullptr;
 }
 
 void accumulate(DType domain, void* to, const void* a, const void* b, int64_t n) {

@@ -133,6 +133,7 @@ class Scatter final : public Operation {
   Scatter(const Instruction& i, const Context& context)
       : src_(context.operand(i.src[0])), row_(context.operand(i.dst)), numbers_(i, context), row_bytes_(i.row_bytes),
         accumulate_(i.accumulate), domain_(accumulation_type(row_.dtype)) {
+    if (accumulate_ && (add_ = addition(src_.dtype, row_.dtype))) return;
     if (accumulate_) {
       from_src_ = convert_fn(src_.dtype, domain_);
       from_row_ = convert_fn(row_.dtype, domain_);
@@ -147,15 +148,24 @@ class Scatter final : public Operation {
     std::byte* table = row_.address(frame.registers);
     Cursor from(src_, src_.address(frame.registers));
     const int64_t length = row_.total;
-    const bool dense = !accumulate_ && !from_src_ && row_.contiguous && row_.ndim == 1 && src_.contiguous;
+    const bool dense = !from_src_ && row_.contiguous && row_.ndim == 1 && src_.contiguous;
+    const bool adds_in_place = accumulate_ && (add_ || domain_ == row_.dtype) && !from_row_;
     return numbers_.each(
         frame, buffers,
         [&](int64_t number) {
           std::byte* at = table + number * row_bytes_;
           if (dense && from.run() >= length) {
-            copy_run(at, from.at(), static_cast<size_t>(length * row_.size));
-            from.skip(length);
-            return;
+            if (!accumulate_) {
+              copy_run(at, from.at(), static_cast<size_t>(length * row_.size));
+              from.skip(length);
+              return;
+            }
+            if (adds_in_place && aligned(at, row_.size) && aligned(from.at(), src_.size)) {
+              if (add_) add_(at, at, from.at(), static_cast<size_t>(length), Form::rows);
+              else accumulate(domain_, at, at, from.at(), length);
+              from.skip(length);
+              return;
+            }
           }
           Input old(row_, at, from_row_, buffers + 4);
           Output to(row_, at, to_row_, buffers + 6);
@@ -168,7 +178,8 @@ class Scatter final : public Operation {
               values = buffers[3].bytes;
             }
             void* result = to.begin(n);
-            if (accumulate_) accumulate(domain_, result, old.next(n), values, n);
+            if (add_) add_(result, old.next(n), values, static_cast<size_t>(n), Form::rows);
+            else if (accumulate_) accumulate(domain_, result, old.next(n), values, n);
             else std::memcpy(result, values, static_cast<size_t>(n * row_.size));
             to.done(n);
             done += n;
@@ -183,6 +194,7 @@ class Scatter final : public Operation {
   int64_t row_bytes_;
   bool accumulate_;
   DType domain_;
+  MixedFn add_ = nullptr;
   ConvertFn from_src_ = nullptr, from_row_ = nullptr, to_row_ = nullptr;
 };
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "exec/simd.h"
+
 namespace opentrn::exec {
 namespace {
 
@@ -153,7 +155,9 @@ void copy(Cursor& to, Cursor& from, int64_t n, std::byte* buffer) {
     if (to.operand->contiguous && to.operand->inner() >= from.operand->inner()) {
       m = std::min(n, to.run());
       if (from.operand->contiguous && m <= from.run()) {
-        std::memcpy(to.at(), from.at(), m * size);
+        const auto bytes = static_cast<size_t>(m * size);
+        if (bytes >= kStreamBytes) simd().stream_copy(to.at(), from.at(), bytes);
+        else std::memcpy(to.at(), from.at(), bytes);
         from.skip(m);
       } else {
         gather(from, to.at(), m);

@@ -176,6 +176,8 @@ inline void stage_if_overlapping(Staged& source, const Operand& dst, const std::
 // What `dst += src` computes in for a destination's type (f32, f64 or i64), and the addition itself.
 DType accumulation_type(DType dtype);
 void accumulate(DType domain, void* to, const void* a, const void* b, int64_t n);
+// `dst + src` in dst's type without conversions before and after; null for types other than f32 and bf16, and for f32 alone.
+MixedFn addition(DType src, DType dst);
 
 // The integer type of the same size, for operations on raw bits.
 DType raw_unsigned(DType dtype);

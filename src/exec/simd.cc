@@ -34,7 +34,9 @@ Simd make_table(int64_t targets) {
   fill_reduce(table);
   fill_transpose(table);
   fill_registers(table);
+  fill_stream(table);
   fill_matmul(table);
+  fill_matmul_bf16(table);
   hwy::SetSupportedTargetsForTest(0);
   return table;
 }
@@ -74,6 +76,17 @@ std::atomic<const Simd*>& active() {
 const Simd& simd() { return *active().load(std::memory_order_acquire); }
 
 void use_simd_target(std::string_view name) { active().store(table_for(std::string(name)), std::memory_order_release); }
+
+bool exact_numerics() {
+  static const bool exact = [] {
+    const char* value = std::getenv("OPENTRN_NUMERICS");
+    const std::string_view name = value ? value : "";
+    if (!name.empty() && name != "exact" && name != "fast")
+      throw UserError("OPENTRN_NUMERICS=" + std::string(name) + ": use exact or fast");
+    return name == "exact";
+  }();
+  return exact;
+}
 
 std::string simd_target() { return simd().target; }
 

@@ -50,6 +50,11 @@ using SelectFn = void (*)(void* to, const uint8_t* mask, const void* a, const vo
 using TransposeFn = void (*)(const std::byte* from, int64_t from_stride, std::byte* to, int64_t to_stride, size_t rows,
                              size_t columns);
 
+// Stores that bypass the caches, complete when the function returns. Worth it from kStreamBytes on.
+using StreamCopyFn = void (*)(void* to, const void* from, size_t bytes);
+using StreamFillFn = void (*)(void* to, const void* element, size_t size, size_t bytes);  // size: 1, 2, 4, 8 or 16
+inline constexpr size_t kStreamBytes = size_t{8} << 20;
+
 // One operation of gpsimd_kernel on n register values of a kernel type.
 using RegisterFn = void (*)(void* to, const void* a, const void* b, const void* c, size_t n);
 inline constexpr int kKernelOps = static_cast<int>(isa::KernelOp::bitcast) + 1;
@@ -69,8 +74,11 @@ struct Simd {
   ConvertFn convert[kDTypes][kDTypes] = {};  // the frequent pairs; see convert_fn
   SelectFn select[4] = {};        // element sizes 1, 2, 4, 8
   TransposeFn transpose[4] = {};  // element sizes 1, 2, 4, 8
+  StreamCopyFn stream_copy = nullptr;
+  StreamFillFn stream_fill = nullptr;
   RegisterFn registers[kKernelOps][kKernelTypes] = {};  // elementary functions excepted
   Matmul matmul;
+  Matmul matmul_bf16;  // for two operands of bf16, where numerics need not be exact
 };
 
 // The table in use.
@@ -78,12 +86,17 @@ const Simd& simd();
 // For tests: chooses the table of a target ("baseline", "AVX2", ...), "" for the best one. Executables made before keep theirs.
 void use_simd_target(std::string_view name);
 
+// OPENTRN_NUMERICS=exact: the same bits on every host; read once. Otherwise a matmul of bf16 may add its products in pairs.
+bool exact_numerics();
+
 // One function per file of vector code, each filling its part.
 void fill_elementwise(Simd& table);
 void fill_activation(Simd& table);
 void fill_reduce(Simd& table);
 void fill_transpose(Simd& table);
 void fill_registers(Simd& table);
+void fill_stream(Simd& table);
 void fill_matmul(Simd& table);
+void fill_matmul_bf16(Simd& table);
 
 }  // namespace opentrn::exec

@@ -358,6 +358,23 @@ void Cast(const void* from, void* to, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
 }
 
+// Truncates and saturates; NaN: the minimum.
+void F32ToI32(const void* from, void* to, size_t n) {
+  const auto run = [&](auto d, size_t i) HWY_ATTR {
+    const hn::RebindToSigned<decltype(d)> di;
+    for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+      const auto x = hn::LoadU(d, static_cast<const float*>(from) + i);
+      const auto large = hn::Ge(x, hn::Set(d, 0x1p31f));
+      const auto fits = hn::And(hn::Lt(x, hn::Set(d, 0x1p31f)), hn::Ge(x, hn::Set(d, -0x1p31f)));
+      const auto limit = hn::IfThenElse(hn::RebindMask(di, large), hn::Set(di, INT32_MAX), hn::Set(di, INT32_MIN));
+      const auto y = hn::IfThenElse(hn::RebindMask(di, fits), hn::ConvertTo(di, hn::IfThenElseZero(fits, x)), limit);
+      hn::StoreU(y, di, static_cast<int32_t*>(to) + i);
+    }
+    return i;
+  };
+  run(hn::CappedTag<float, 1>(), run(hn::ScalableTag<float>(), 0));
+}
+
 template <typename From>
 void ToBool(const void* from, void* to, size_t n) {
   const auto* x = static_cast<const From*>(from);
@@ -425,6 +442,7 @@ void Fill(Simd& table) {
   At(table, DType::f16, DType::f32) = F16ToF32;
   At(table, DType::f32, DType::f16) = F32ToF16;
   At(table, DType::i32, DType::f32) = Cast<int32_t, float>;
+  At(table, DType::f32, DType::i32) = F32ToI32;
   At(table, DType::i64, DType::i32) = Cast<int64_t, int32_t>;
   At(table, DType::i32, DType::i64) = Cast<int32_t, int64_t>;
   At(table, DType::u8, DType::f32) = Cast<uint8_t, float>;

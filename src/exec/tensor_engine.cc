@@ -19,15 +19,26 @@ Operand one_row(isa::AccessPattern pattern, const Context& context) {
 class MatrixMultiply final : public Operation {
  public:
   MatrixMultiply(const Instruction& i, const Context& context)
-      : dst_(context.operand(i.dst)), accumulate_(i.accumulate), tables_(simd().matmul) {
-    stationary_ = {context.operand(i.src[0]), one_row(i.src[0], context), nullptr, nullptr};
-    moving_ = {context.operand(i.src[1]), one_row(i.src[1], context), nullptr, nullptr};
-    dst_row_ = one_row(i.dst, context);
+      : dst_(context.operand(i.dst)), dst_row_(one_row(i.dst, context)), accumulate_(i.accumulate), f32_(&simd().matmul) {
+    for (int s = 0; s < 2; ++s) {
+      Side& side = s == 0 ? stationary_ : moving_;
+      side.all = context.operand(i.src[s]);
+      side.row = one_row(i.src[s], context);
+      side.convert = convert_fn(side.all.dtype, DType::f32);
+      if (side.row.ndim != 1) continue;
+      if (side.row.contiguous) {
+        side.stride = side.all.partition_stride;
+      } else if (side.all.partition_stride == side.all.size) {
+        side.stride = side.row.stride[0];
+        side.transposed = true;
+      }
+    }
+    const bool pairs = stationary_.is_bf16_lines() && moving_.is_bf16_lines() && stationary_.all.partitions % 2 == 0;
+    tables_ = pairs && simd().matmul_bf16.rows > 0 && !exact_numerics() ? &simd().matmul_bf16 : f32_;
     for (Side* side : {&stationary_, &moving_}) {
-      const DType dtype = side->all.dtype;
-      side->convert = convert_fn(dtype, DType::f32);
-      if (side->row.contiguous && side->row.ndim == 1)
-        side->pack = dtype == DType::f32 ? tables_.pack_f32 : dtype == DType::bf16 ? tables_.pack_bf16 : nullptr;
+      if (side->stride == 0) continue;
+      if (side->all.dtype == DType::f32) side->pack = side->transposed ? tables_->pack_transposed_f32 : tables_->pack_f32;
+      if (side->all.dtype == DType::bf16) side->pack = side->transposed ? tables_->pack_transposed_bf16 : tables_->pack_bf16;
     }
     from_dst_ = convert_fn(dst_.dtype, DType::f32);
     to_dst_ = convert_fn(DType::f32, dst_.dtype);
@@ -40,68 +51,92 @@ class MatrixMultiply final : public Operation {
   bool run(Frame& frame) const override {
     if (m_ == 0 || n_ == 0) return true;
     Scratch& scratch = *frame.scratch;
-    const size_t k = static_cast<size_t>(k_);
-    const std::byte* stationary = stationary_.all.address(frame.registers);
     const std::byte* moving = moving_.all.address(frame.registers);
     std::byte* dst = dst_.address(frame.registers);
-    const int64_t width = tables_.columns, height = tables_.rows;
+    const int64_t width = tables_->columns, height = tables_->rows, k = k_ / tables_->k_step;
     const bool direct = direct_ && aligned(dst, 4);
+    // One panel of stationary columns uses a row of the moving operand once: packing it does not pay.
+    const bool in_place = m_ <= height && moving_.all.dtype == DType::f32 && !moving_.transposed &&
+                          moving_.aligned_lines(moving);
 
-    // Panels of the stationary operand, then one panel of the moving one, then a tile for ragged columns.
-    const size_t stationary_floats = k * static_cast<size_t>(m_);
-    const size_t wanted = stationary_floats + k * static_cast<size_t>(width) + static_cast<size_t>(width * height) + 64;
+    // Panels of the stationary operand, then some of the moving one, then a tile for ragged columns.
+    const size_t stationary_floats = static_cast<size_t>((k * m_ + 15) / 16 * 16);
+    const int64_t panel_floats = k * width + 16;  // a line apart: panels of a power of two would share cache sets
+    const size_t group_floats = static_cast<size_t>(panel_floats * (kGroup / width));
+    const size_t wanted = stationary_floats + group_floats + static_cast<size_t>(width * height) + 64;
     std::vector<float>& packed = scratch.packed[0];
     if (packed.size() < wanted) packed.resize(wanted);
     float* a = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(packed.data()) + 63) & ~uintptr_t{63});
-    float* b = a + ((stationary_floats + 15) & ~size_t{15});
-    float* edge = b + k * static_cast<size_t>(width);
+    float* b = a + stationary_floats;
+    float* edge = b + group_floats;
 
-    const Wide wide_a = dense(stationary_, stationary, m_, scratch, 1);
-    for (int64_t m = 0; m < m_; m += height) {
-      const int64_t rows = std::min(height, m_ - m);
-      pack(wide_a, m, k, rows, a + static_cast<size_t>(m) * k, rows);
-    }
-    const Wide wide_b = dense(moving_, moving, n_, scratch, 1);
-    for (int64_t n = 0; n < n_; n += width) {
-      const int64_t columns = std::min(width, n_ - n);
-      pack(wide_b, n, k, columns, b, width);
-      const bool whole = direct && columns == width;
-      for (int64_t m = 0; m < m_; m += height) {
-        const int64_t rows = std::min(height, m_ - m);
-        const MatmulTileFn tile = tables_.tile[rows];
-        const float* panel = a + static_cast<size_t>(m) * k;
-        std::byte* at = dst + m * dst_.partition_stride;
-        if (whole) {
-          tile(panel, b, k, reinterpret_cast<float*>(at) + n, dst_.partition_stride / 4, accumulate_);
-          continue;
+    const Rows wide_a = rows_of(stationary_, stationary_.all.address(frame.registers), m_, scratch);
+    const int64_t whole_rows = m_ / height * height;
+    if (whole_rows > 0) pack(wide_a, 0, whole_rows, a, height, k * height);
+    if (whole_rows < m_) pack(wide_a, whole_rows, m_ - whole_rows, a + whole_rows * k, m_ - whole_rows, 0);
+    const Rows wide_b = rows_of(moving_, moving, n_, scratch);
+    for (int64_t group = 0; group < n_; group += kGroup) {
+      const int64_t end = std::min(n_, group + kGroup);
+      const bool unpacked = in_place && end - group == kGroup;
+      if (!unpacked) pack(wide_b, group, end - group, b, width, panel_floats);
+      const bool wide = unpacked && direct && m_ <= 2 && f32_->wide[m_];
+      const int64_t step = wide ? f32_->wide_columns[m_] : width;
+      for (int64_t n = group; n < end; n += step) {
+        const int64_t columns = std::min(step, end - n);
+        const float* panel_b = unpacked ? reinterpret_cast<const float*>(moving) + n : b + (n - group) / width * panel_floats;
+        const int64_t b_stride = unpacked ? moving_.stride / 4 : width;
+        const bool whole = direct && columns == step;
+        for (int64_t m = 0; m < m_; m += height) {
+          const int64_t rows = std::min(height, m_ - m);
+          const MatmulTileFn tile = wide ? f32_->wide[rows] : tables_->tile[rows];
+          const float* panel = a + m * k;
+          std::byte* at = dst + m * dst_.partition_stride;
+          if (whole) {
+            tile(panel, panel_b, b_stride, static_cast<size_t>(k), reinterpret_cast<float*>(at) + n, dst_.partition_stride / 4, accumulate_);
+            continue;
+          }
+          if (accumulate_)
+            for (int64_t r = 0; r < rows; ++r) load_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
+          tile(panel, panel_b, b_stride, static_cast<size_t>(k), edge, width, accumulate_);
+          for (int64_t r = 0; r < rows; ++r) store_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
         }
-        if (accumulate_)
-          for (int64_t r = 0; r < rows; ++r) load_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
-        tile(panel, b, k, edge, width, accumulate_);
-        for (int64_t r = 0; r < rows; ++r) store_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
       }
     }
     return true;
   }
 
  private:
+  // Columns of the moving operand that are packed at a time: whole lines are read from each of its rows, the panels stay
+  // in the second-level cache. A multiple of every table's width.
+  static constexpr int64_t kGroup = 128;
+
   struct Side {
     Operand all, row;
     ConvertFn convert = nullptr;
+    bool transposed = false;
+    int64_t stride = 0;           // bytes between rows, transposed: between columns; 0 if neither is dense
     MatmulPackFn pack = nullptr;
+    bool aligned_lines(const std::byte* at) const { return stride != 0 && stride % all.size == 0 && aligned(at, all.size); }
+    bool is_bf16_lines() const { return all.dtype == DType::bf16 && stride != 0; }
   };
-  // Rows that a pack function reads: the operand itself, or a dense f32 copy.
-  struct Wide {
+  // What a pack function reads: the operand itself, or an f32 copy.
+  struct Rows {
     const std::byte* at;
-    int64_t stride, size;
+    int64_t stride, step;  // bytes between rows (transposed: columns) and from one column to the next
     MatmulPackFn pack;
   };
 
-  Wide dense(const Side& side, const std::byte* at, int64_t length, Scratch& scratch, int buffer) const {
-    if (side.pack && aligned(at, side.all.size)) return {at, side.all.partition_stride, side.all.size, side.pack};
-    std::vector<float>& copy = scratch.packed[buffer];
+  Rows rows_of(const Side& side, const std::byte* at, int64_t length, Scratch& scratch) const {
+    if (side.pack && (tables_ != f32_ || side.aligned_lines(at))) return {at, side.stride, side.transposed ? side.stride : side.all.size, side.pack};
+    std::vector<float>& copy = scratch.packed[1];
     const size_t wanted = static_cast<size_t>(k_ * length);
     if (copy.size() < wanted) copy.resize(wanted);
+    const auto* from = reinterpret_cast<const std::byte*>(copy.data());
+    if (side.convert && side.aligned_lines(at)) {
+      const int64_t lines = side.transposed ? length : k_, elements = side.transposed ? k_ : length;
+      for (int64_t line = 0; line < lines; ++line) side.convert(at + line * side.stride, copy.data() + line * elements, static_cast<size_t>(elements));
+      return {from, elements * 4, side.transposed ? elements * 4 : 4, side.transposed ? f32_->pack_transposed_f32 : f32_->pack_f32};
+    }
     for (int64_t k = 0; k < k_; ++k) {
       Cursor cursor(side.row, const_cast<std::byte*>(at) + k * side.all.partition_stride);
       float* to = copy.data() + k * length;
@@ -113,11 +148,12 @@ class MatrixMultiply final : public Operation {
         done += n;
       }
     }
-    return {reinterpret_cast<const std::byte*>(copy.data()), length * 4, 4, tables_.pack_f32};
+    return {from, length * 4, 4, f32_->pack_f32};
   }
 
-  static void pack(const Wide& from, int64_t column, size_t k, int64_t columns, float* to, int64_t width) {
-    from.pack(from.at + column * from.size, from.stride, k, static_cast<size_t>(columns), to, static_cast<size_t>(width));
+  void pack(const Rows& from, int64_t column, int64_t columns, float* to, int64_t width, int64_t panel) const {
+    from.pack(from.at + column * from.step, from.stride, static_cast<size_t>(k_), static_cast<size_t>(columns), to,
+              static_cast<size_t>(width), panel);
   }
 
   // Elements [n, n + columns) of one row of dst.
@@ -151,7 +187,8 @@ class MatrixMultiply final : public Operation {
   ConvertFn from_dst_, to_dst_;
   bool accumulate_, direct_;
   int64_t k_, m_, n_;
-  const Matmul tables_;
+  const Matmul* f32_;
+  const Matmul* tables_;  // in use
 };
 
 // dst[F, P] = src[P, F]^T. Elements of the source's flattened free dimensions become partitions (HBM: rows) of dst.

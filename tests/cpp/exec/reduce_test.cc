@@ -144,7 +144,7 @@ TEST(TensorReduce, ColumnsHaveTheBitsOfRows) {
 TEST(TensorReduce, AStridedAxisBesideADenseOne) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     Machine m;
-    // [2][700][20] elements; the 700 are reduced.
+    // [2][300][20] elements; the 300 are reduced.
     const AccessPattern x = Machine::sbuf(DType::f32, 3, {{300 * 20, 2}, {1, 20}, {20, 300}}), y = Machine::row(dtype, 3, 40, 60000),
                         rows = Machine::sbuf(DType::f32, 1, {{300 * 20, 2}, {1, 20}, {20, 300}}, 0, 2), dense = Machine::row(DType::f32, 1, 12000, 0), z = Machine::row(dtype, 1, 40, 48000);
     std::normal_distribution<double> any;

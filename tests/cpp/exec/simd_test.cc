@@ -209,6 +209,33 @@ TEST(Simd, Conversions) {
   }
 }
 
+TEST(Simd, TruncationSaturates) {
+  const std::vector<float> x = {0, -0.9f, 2.9f, -2.9f, 0x1p31f, -0x1p31f, 2147483520.0f, -2147483904.0f, INFINITY, -INFINITY, NAN, -NAN, 1e-45f};
+  const std::vector<int32_t> expected = {0, 0, 2, -2, INT32_MAX, INT32_MIN, 2147483520, INT32_MIN, INT32_MAX, INT32_MIN, INT32_MIN, INT32_MIN, 0};
+  std::vector<int32_t> y(x.size());
+  targets().best.convert[static_cast<int>(DType::f32)][static_cast<int>(DType::i32)](x.data(), y.data(), x.size());
+  EXPECT_EQ(y, expected);
+}
+
+TEST(Simd, StreamedCopiesAndFills) {
+  std::mt19937 random(11);
+  std::vector<uint8_t> from(5000), to(5000);
+  for (uint8_t& b : from) b = static_cast<uint8_t>(random());
+  for (const size_t size : {1, 2, 4, 8, 16}) {
+    for (const size_t start : {size_t{0}, size}) {
+      for (const size_t bytes : {size, 5 * size, 16 * size, 4096 + 3 * size}) {
+        to.assign(to.size(), 0x55);
+        targets().best.stream_copy(to.data() + start, from.data() + 16, bytes);
+        EXPECT_EQ(std::memcmp(to.data() + start, from.data() + 16, bytes), 0);
+        EXPECT_EQ(to[start + bytes], 0x55);
+        targets().best.stream_fill(to.data() + start, from.data(), size, bytes);
+        for (size_t i = 0; i < bytes; ++i) ASSERT_EQ(to[start + i], from[i % size]) << size << " " << start << " " << i;
+        EXPECT_EQ(to[start + bytes], 0x55);
+      }
+    }
+  }
+}
+
 TEST(Simd, Transposes) {
   for (int log2 = 0; log2 < 4; ++log2) {
     const size_t size = size_t{1} << log2;
@@ -232,7 +259,7 @@ TEST(Simd, MatmulTiles) {
     std::vector<float> finite(k);
     for (size_t i = 0; i < k; ++i) finite[i] = std::isfinite(a[i]) ? std::fmod(a[i], 100.0f) : 1;
     for (float& v : panel) v = std::isfinite(v) ? v : 1;
-    matmul.tile[1](finite.data(), panel.data(), k, c.data(), matmul.columns, true);
+    matmul.tile[1](finite.data(), panel.data(), matmul.columns, k, c.data(), matmul.columns, true);
     return std::vector<float>{c[1]};
   };
   EXPECT_TRUE(same_bits(column(targets().baseline.matmul), column(targets().best.matmul)));
