@@ -23,16 +23,20 @@ class Bell {
   // None on a single core, where spinning only takes time from the thread that is waited for.
   static std::chrono::nanoseconds spin_time();
 
+  static constexpr std::chrono::microseconds kUnyielding{5};
   template <typename Ready>
   static bool spin(std::chrono::nanoseconds time, Ready ready) {
-    const auto deadline = std::chrono::steady_clock::now() + time;
-    do {
+    const auto start = std::chrono::steady_clock::now();
+    while (true) {
       for (int i = 0; i < 32; ++i) {
         if (ready()) return true;
         pause_cpu();
       }
-    } while (std::chrono::steady_clock::now() < deadline);
-    return false;
+      const auto spent = std::chrono::steady_clock::now() - start;
+      if (spent >= time) return false;
+      // On a busy machine the thread that is waited for may have to run on this processor.
+      if (spent >= kUnyielding) sched_yield();
+    }
   }
 
   // Sleeps until `ready()`.

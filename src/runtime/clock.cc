@@ -11,7 +11,7 @@
 namespace opentrn::runtime {
 namespace {
 
-std::atomic<int64_t> host_hand{0};
+alignas(64) std::atomic<int64_t> host_hand{0};
 
 int64_t from_us(double us) { return std::llround(us * 1e6); }
 int64_t from_ns(double ns) { return std::llround(ns * 1e3); }

@@ -129,7 +129,10 @@ void Engine::work(int index, Worker& self) {
       help(memory);
       if (Bell::spin(Bell::spin_time(), [&] { return can_help() || leaderless() || stopping(); })) continue;
     }
-    bell_.sleep(Bell::kWorkers, [&] { return can_help() || leaderless() || stopping() || index >= workers(); });
+    bell_.sleep(Bell::kWorkers, [&] {
+      waking_.store(false, std::memory_order_seq_cst);  // before it looks: what is published later wakes again
+      return can_help() || leaderless() || stopping() || index >= workers();
+    });
   }
   self.ended.store(true, std::memory_order_release);
 }

@@ -48,7 +48,8 @@ class Engine {
   WorkQueue& queue() { return queue_; }
   // Follows `publish`, unless the caller is about to wait for the record.
   void notify() {
-    if (!leading_.load(std::memory_order_seq_cst)) bell_.ring(Bell::kWorkers, 1);
+    if (leading_.load(std::memory_order_seq_cst) || waking_.load(std::memory_order_seq_cst)) return;
+    if (!waking_.exchange(true, std::memory_order_seq_cst)) bell_.ring(Bell::kWorkers, 1);
   }
   // Returns when the work up to `ticket` is done, and helps to do it. At the process's exit it may return earlier.
   void wait(uint64_t ticket);
@@ -90,6 +91,8 @@ class Engine {
   WorkerMemoryPool memories_;
   LaunchTask launch_;  // the leader's
   alignas(64) std::atomic<bool> leading_{false};
+  // A worker was woken and has not looked for work yet: on a busy machine many launches can pass in between.
+  std::atomic<bool> waking_{false};
   std::atomic<uint64_t> wanted_{UINT64_MAX};  // the least ticket that a sleeping host may wait for
   alignas(64) std::atomic<int> helpers_{0};
   std::atomic<int> threads_;

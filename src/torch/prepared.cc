@@ -1,6 +1,7 @@
 #include "torch/prepared.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "torch/copy.h"
 #include "torch/device.h"
@@ -37,7 +38,7 @@ const PreparedTable::Slot* PreparedTable::look_up(const Operands& operands, uint
 }
 
 std::shared_ptr<const Prepared> PreparedTable::find(Operands& operands) const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   if (slots_.empty()) return nullptr;
   for (uint64_t specialised : masks_) {
     size_t before = specialise(operands, specialised);
@@ -49,7 +50,7 @@ std::shared_ptr<const Prepared> PreparedTable::find(Operands& operands) const {
 }
 
 void PreparedTable::insert(Operands& operands, uint64_t specialised, std::shared_ptr<const Prepared> prepared) {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   if (used_ >= kMostEntries) {
     slots_.clear();
     used_ = 0;
@@ -80,13 +81,13 @@ void PreparedTable::insert(Operands& operands, uint64_t specialised, std::shared
 }
 
 void PreparedTable::clear() {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   slots_.clear();
   used_ = 0;
 }
 
 size_t PreparedTable::size() const {
-  std::lock_guard lock(mutex_);
+  std::lock_guard guard(lock_);
   return used_;
 }
 

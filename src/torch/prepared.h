@@ -6,10 +6,10 @@
 #include <c10/util/SmallVector.h>
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "runtime/kernel.h"
+#include "runtime/spin_lock.h"
 #include "torch/operands.h"
 
 namespace opentrn::bridge {
@@ -78,7 +78,7 @@ class PreparedTable {
   static constexpr size_t kMostMasks = 8;        // beyond, all numbers are specialised
   const Slot* look_up(const Operands& operands, uint64_t hash) const;
 
-  mutable std::mutex mutex_;
+  mutable runtime::SpinLock lock_;
   std::vector<Slot> slots_;
   c10::SmallVector<uint64_t, kMostMasks + 1> masks_;
   size_t used_ = 0;
