@@ -44,6 +44,12 @@ class Operands {
   std::vector<bool> written_;
 };
 
+// Sums may go on from block to block: they are kept in f32, and the fast way to multiply bf16, which adds products of two
+// consecutive k at a time, is taken for all blocks or for none.
+bool may_join(const Instruction& i) {
+  return i.dst.dtype == DType::f32 && (size_of(i.src[0].dtype) == 4 || i.src[0].partitions % 2 == 0);
+}
+
 // loop { a; b } of multiplications into different tiles becomes loop { a } loop { b }; a loop over consecutive blocks of K
 // becomes one multiplication.
 void separate(std::vector<Node>& nodes, const Operands& operands) {
@@ -74,7 +80,7 @@ void separate(std::vector<Node>& nodes, const Operands& operands) {
           if (term.reg == reg) bytes += term.bytes;
         return bytes;
       };
-      bool consecutive = i.accumulate && step(i.dst) == 0 && i.src[0].partitions * count <= kMost;
+      bool consecutive = i.accumulate && may_join(i) && step(i.dst) == 0 && i.src[0].partitions * count <= kMost;
       for (const AccessPattern& p : i.src) consecutive = consecutive && step(p) == p.partitions * row_bytes(p);
       if (consecutive) {
         for (AccessPattern& p : i.src) {
@@ -113,12 +119,12 @@ void join_blocks(std::vector<Node>& nodes, const Operands& operands) {
     }
     if (!is_matmul(nodes[a]) || nodes[a].instruction.dst.memory == Memory::hbm) continue;
     Instruction& first = nodes[a].instruction;
-    if (!operands.constant(first)) continue;
+    if (!operands.constant(first) || !may_join(first)) continue;
     for (size_t b = a + 1; b < nodes.size(); ++b) {
       if (!touches(nodes[b], first.dst.slot)) continue;
       if (!is_matmul(nodes[b])) break;
       const Instruction& next = nodes[b].instruction;
-      bool follows = next.accumulate && next.dst == first.dst && operands.constant(next) &&
+      bool follows = next.accumulate && may_join(next) && next.dst == first.dst && operands.constant(next) &&
                      first.src[0].partitions + next.src[0].partitions <= kMost;
       for (size_t s = 0; s < 2 && follows; ++s) {
         const AccessPattern &p = first.src[s], &q = next.src[s];

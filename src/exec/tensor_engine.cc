@@ -50,10 +50,22 @@ class MatrixMultiply final : public Operation {
 
   bool run(Frame& frame) const override {
     if (m_ == 0 || n_ == 0) return true;
-    Scratch& scratch = *frame.scratch;
-    const std::byte* moving = moving_.all.address(frame.registers);
-    std::byte* dst = dst_.address(frame.registers);
-    const int64_t width = tables_->columns, height = tables_->rows, k = k_ / tables_->k_step;
+    // Each element's sum goes on in f32 from one block of K to the next: the same bits as without blocks.
+    const int64_t most = to_dst_ ? k_ : kBlock;
+    for (int64_t first = 0; first < k_; first += most)
+      block(*frame.scratch, frame.registers, first, std::min(most, k_ - first), accumulate_ || first > 0);
+    return true;
+  }
+
+ private:
+  // K values at a time, so that the packed operands stay small; shorter blocks pass over the result more often.
+  static constexpr int64_t kBlock = 1024;
+
+  void block(Scratch& scratch, const Registers& registers, int64_t first_k, int64_t count_k, bool accumulate) const {
+    const std::byte* stationary = stationary_.all.address(registers) + first_k * stationary_.all.partition_stride;
+    const std::byte* moving = moving_.all.address(registers) + first_k * moving_.all.partition_stride;
+    std::byte* dst = dst_.address(registers);
+    const int64_t width = tables_->columns, height = tables_->rows, k = count_k / tables_->k_step;
     const bool direct = direct_ && aligned(dst, 4);
     // One panel of stationary columns uses a row of the moving operand once: packing it does not pay.
     const bool in_place = m_ <= height && moving_.all.dtype == DType::f32 && !moving_.transposed &&
@@ -70,15 +82,15 @@ class MatrixMultiply final : public Operation {
     float* b = a + stationary_floats;
     float* edge = b + group_floats;
 
-    const Rows wide_a = rows_of(stationary_, stationary_.all.address(frame.registers), m_, scratch);
+    const Rows wide_a = rows_of(stationary_, stationary, count_k, m_, scratch);
     const int64_t whole_rows = m_ / height * height;
-    if (whole_rows > 0) pack(wide_a, 0, whole_rows, a, height, k * height);
-    if (whole_rows < m_) pack(wide_a, whole_rows, m_ - whole_rows, a + whole_rows * k, m_ - whole_rows, 0);
-    const Rows wide_b = rows_of(moving_, moving, n_, scratch);
+    if (whole_rows > 0) pack(wide_a, count_k, 0, whole_rows, a, height, k * height);
+    if (whole_rows < m_) pack(wide_a, count_k, whole_rows, m_ - whole_rows, a + whole_rows * k, m_ - whole_rows, 0);
+    const Rows wide_b = rows_of(moving_, moving, count_k, n_, scratch);
     for (int64_t group = 0; group < n_; group += kGroup) {
       const int64_t end = std::min(n_, group + kGroup);
       const bool unpacked = in_place && end - group == kGroup;
-      if (!unpacked) pack(wide_b, group, end - group, b, width, panel_floats);
+      if (!unpacked) pack(wide_b, count_k, group, end - group, b, width, panel_floats);
       const bool wide = unpacked && direct && m_ <= 2 && f32_->wide[m_];
       const int64_t step = wide ? f32_->wide_columns[m_] : width;
       for (int64_t n = group; n < end; n += step) {
@@ -92,20 +104,18 @@ class MatrixMultiply final : public Operation {
           const float* panel = a + m * k;
           std::byte* at = dst + m * dst_.partition_stride;
           if (whole) {
-            tile(panel, panel_b, b_stride, static_cast<size_t>(k), reinterpret_cast<float*>(at) + n, dst_.partition_stride / 4, accumulate_);
+            tile(panel, panel_b, b_stride, static_cast<size_t>(k), reinterpret_cast<float*>(at) + n, dst_.partition_stride / 4, accumulate);
             continue;
           }
-          if (accumulate_)
+          if (accumulate)
             for (int64_t r = 0; r < rows; ++r) load_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
-          tile(panel, panel_b, b_stride, static_cast<size_t>(k), edge, width, accumulate_);
+          tile(panel, panel_b, b_stride, static_cast<size_t>(k), edge, width, accumulate);
           for (int64_t r = 0; r < rows; ++r) store_row(at + r * dst_.partition_stride, n, columns, edge + r * width, scratch);
         }
       }
     }
-    return true;
   }
 
- private:
   // Columns of the moving operand that are packed at a time: whole lines are read from each of its rows, the panels stay
   // in the second-level cache. A multiple of every table's width.
   static constexpr int64_t kGroup = 128;
@@ -126,18 +136,18 @@ class MatrixMultiply final : public Operation {
     MatmulPackFn pack;
   };
 
-  Rows rows_of(const Side& side, const std::byte* at, int64_t length, Scratch& scratch) const {
+  Rows rows_of(const Side& side, const std::byte* at, int64_t count_k, int64_t length, Scratch& scratch) const {
     if (side.pack && (tables_ != f32_ || side.aligned_lines(at))) return {at, side.stride, side.transposed ? side.stride : side.all.size, side.pack};
     std::vector<float>& copy = scratch.packed[1];
-    const size_t wanted = static_cast<size_t>(k_ * length);
+    const size_t wanted = static_cast<size_t>(count_k * length);
     if (copy.size() < wanted) copy.resize(wanted);
     const auto* from = reinterpret_cast<const std::byte*>(copy.data());
     if (side.convert && side.aligned_lines(at)) {
-      const int64_t lines = side.transposed ? length : k_, elements = side.transposed ? k_ : length;
+      const int64_t lines = side.transposed ? length : count_k, elements = side.transposed ? count_k : length;
       for (int64_t line = 0; line < lines; ++line) side.convert(at + line * side.stride, copy.data() + line * elements, static_cast<size_t>(elements));
       return {from, elements * 4, side.transposed ? elements * 4 : 4, side.transposed ? f32_->pack_transposed_f32 : f32_->pack_f32};
     }
-    for (int64_t k = 0; k < k_; ++k) {
+    for (int64_t k = 0; k < count_k; ++k) {
       Cursor cursor(side.row, const_cast<std::byte*>(at) + k * side.all.partition_stride);
       float* to = copy.data() + k * length;
       for (int64_t done = 0; done < length;) {
@@ -151,8 +161,8 @@ class MatrixMultiply final : public Operation {
     return {from, length * 4, 4, f32_->pack_f32};
   }
 
-  void pack(const Rows& from, int64_t column, int64_t columns, float* to, int64_t width, int64_t panel) const {
-    from.pack(from.at + column * from.step, from.stride, static_cast<size_t>(k_), static_cast<size_t>(columns), to,
+  void pack(const Rows& from, int64_t count_k, int64_t column, int64_t columns, float* to, int64_t width, int64_t panel) const {
+    from.pack(from.at + column * from.step, from.stride, static_cast<size_t>(count_k), static_cast<size_t>(columns), to,
               static_cast<size_t>(width), panel);
   }
 
