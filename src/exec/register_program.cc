@@ -192,10 +192,30 @@ class RegisterProgram final : public Operation {
       body_.insert(body_.begin(), prologue_.begin(), prologue_.end());
       prologue_.clear();
       sequential_ = false;
+      hoist();
     }
     for (int a = 0; a < count_; ++a)
       for (int b = 0; b < count_; ++b)
         if (a != b && (stored_ >> a & 1) && base_[a].memory == base_[b].memory) check_alias_.emplace_back(a, b);
+  }
+
+  // Moves what is the same for all elements out of the body: operations on constants and arguments alone, in registers
+  // that are written once.
+  void hoist() {
+    int writes[isa::kKernelRegisters] = {};
+    for (const Decoded& d : body_)
+      if (d.instruction.op != KernelOp::store) ++writes[d.instruction.dst];
+    Registers64 invariant;
+    std::vector<Decoded> rest;
+    for (const Decoded& d : body_) {
+      const KernelInstruction& k = d.instruction;
+      const int reads = operand_count(k.op);
+      const bool same = !touches_element(k.op) && writes[k.dst] == 1 && (reads < 1 || invariant[k.a]) &&
+                        (reads < 2 || invariant[k.b]) && (reads < 3 || invariant[k.c]);
+      if (same) invariant.set(k.dst);
+      (same ? hoisted_ : rest).push_back(d);
+    }
+    body_ = std::move(rest);
   }
 
   static bool touches_element(KernelOp op) {
@@ -303,6 +323,8 @@ class RegisterProgram final : public Operation {
       IndexCursor index(program.index_, start);
       const int64_t total = program.rows_ * program.length_;
       int64_t position = 0;  // within the row
+      lanes = std::min(block, total);
+      for (const Decoded& d : program.hoisted_) compute(d);
       // An operand that is loaded or stored several times in the body keeps its place until the block is done.
       for (int64_t done = 0; done < total; done += lanes) {
         lanes = std::min(block, total - done);
@@ -453,6 +475,7 @@ class RegisterProgram final : public Operation {
   }
 
   std::vector<Decoded> prologue_, body_, epilogue_;
+  std::vector<Decoded> hoisted_;  // before the first element, when lanes are elements
   int count_ = 0;
   Operand base_[kOperands], row_[kOperands], element_[kOperands];
   int64_t inner_[kOperands] = {}, inner_stride_[kOperands] = {};
