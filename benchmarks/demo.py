@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import pathlib
 import runpy
 import subprocess
@@ -17,8 +18,13 @@ ROOT = pathlib.Path(__file__).parent.parent
 SCRIPT = ROOT / "examples" / "train_qwen3.py"
 
 
-def _opentrn(*options: str, script: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The report of `opentrn run`."""
+def run_demo(
+    *options: str, script: tuple[str, ...] = (), profile: str = "off", threads: int | None = None
+) -> dict[str, Any]:
+    """The report of `opentrn run`; `script` are the demo's own arguments."""
+    environment = dict(os.environ)
+    if threads:
+        environment |= {"OPENTRN_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         command = [
@@ -30,20 +36,20 @@ def _opentrn(*options: str, script: tuple[str, ...] = ()) -> dict[str, Any]:
             "--out",
             folder,
             "--profile",
-            "off",
+            profile,
             "--json",
             str(report),
             *options,
             str(SCRIPT),
             *script,
         ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment)
         return json.loads(report.read_text())
 
 
 @functools.cache
 def _report(mode: str) -> dict[str, Any]:
-    return _opentrn("--compare", "cpu") if mode == "simulate" else _opentrn("--mode", "predict")
+    return run_demo("--compare", "cpu") if mode == "simulate" else run_demo("--mode", "predict")
 
 
 @bench("demo.loss_rel_diff", "eager.vs_cpu.demo_step", "demo.host_s_per_step")
@@ -111,6 +117,21 @@ def gradients():
         "<= 1.2",
         ratio <= 1.2,
         f"gradient error of bf16 autocast: neuron {errors['neuron']:.3g}, cpu {errors['cpu']:.3g}",
+    )
+
+
+@bench("scale.threads")
+def threads():
+    """What a second thread gains: the demo's step time."""
+    seconds = {n: run_demo(script=("--steps", "20"), threads=n)["host_s_per_step"] for n in (1, 2)}
+    ratio = seconds[1] / seconds[2]
+    yield Row(
+        "scale.threads",
+        ratio,
+        "ratio",
+        ">= 1.6",
+        ratio >= 1.6,
+        f"a step of the demo: {seconds[1]:.3f} s with one thread, {seconds[2]:.3f} s with two",
     )
 
 
