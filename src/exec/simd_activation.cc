@@ -23,8 +23,14 @@ template <class Op>
 void Single(float* to, const float* from, size_t n) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
+  const size_t lanes = hn::Lanes(d);
   size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) hn::StoreU(Op::Do(d, hn::LoadU(d, from + i)), d, to + i);
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto x = Op::Do(d, hn::LoadU(d, from + i)), y = Op::Do(d, hn::LoadU(d, from + i + lanes));
+    hn::StoreU(x, d, to + i);
+    hn::StoreU(y, d, to + i + lanes);
+  }
+  for (; i + lanes <= n; i += lanes) hn::StoreU(Op::Do(d, hn::LoadU(d, from + i)), d, to + i);
   for (; i < n; ++i) hn::StoreU(Op::Do(one, hn::LoadU(one, from + i)), one, to + i);
 }
 

@@ -99,18 +99,27 @@ struct LogicalXor {
   }
 };
 
-template <class Op, class D>
-HWY_INLINE void Run(D d, float* to, const float* a, const float* b, size_t begin, size_t end, Form form) {
-  using V = hn::Vec<D>;
+// Stores value(i) for the elements from begin to end, which are whole vectors.
+template <class To, class D, class F>
+HWY_INLINE void StoreEach(D d, void* to, size_t begin, size_t end, F&& value) {
   const size_t lanes = hn::Lanes(d);
+  size_t i = begin;
+  for (; i + 2 * lanes <= end; i += 2 * lanes) To::StoreTwo(d, value(i), value(i + lanes), to, i);
+  if (i < end) To::Store(d, value(i), to, i);
+}
+
+template <class Op, class A, class B, class To, class D>
+HWY_INLINE void Run(D d, void* to, const void* a, const void* b, size_t begin, size_t end, Form form) {
   if (form == Form::rows) {
-    for (size_t i = begin; i < end; i += lanes) hn::StoreU(Op::Do(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, to + i);
+    StoreEach<To>(d, to, begin, end, [&](size_t i) HWY_ATTR { return Op::Do(d, A::Load(d, a, i), B::Load(d, b, i)); });
   } else if (form == Form::row_value) {
-    const V value = hn::Set(d, *b);
-    for (size_t i = begin; i < end; i += lanes) hn::StoreU(Op::Do(d, hn::LoadU(d, a + i), value), d, to + i);
-  } else {
-    const V value = hn::Set(d, *a);
-    for (size_t i = begin; i < end; i += lanes) hn::StoreU(Op::Do(d, value, hn::LoadU(d, b + i)), d, to + i);
+    if constexpr (B::kBytes == 4) {
+      const auto value = hn::Set(d, *static_cast<const float*>(b));
+      StoreEach<To>(d, to, begin, end, [&](size_t i) HWY_ATTR { return Op::Do(d, A::Load(d, a, i), value); });
+    }
+  } else if constexpr (A::kBytes == 4) {
+    const auto value = hn::Set(d, *static_cast<const float*>(a));
+    StoreEach<To>(d, to, begin, end, [&](size_t i) HWY_ATTR { return Op::Do(d, value, B::Load(d, b, i)); });
   }
 }
 
@@ -119,44 +128,27 @@ void Binary(float* to, const float* a, const float* b, size_t n, Form form) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const size_t whole = n - n % hn::Lanes(d);
-  Run<Op>(d, to, a, b, 0, whole, form);
-  if (whole < n) Run<Op>(one, to, a, b, whole, n, form);
+  Run<Op, RowF32, RowF32, RowF32>(d, to, a, b, 0, whole, form);
+  if (whole < n) Run<Op, RowF32, RowF32, RowF32>(one, to, a, b, whole, n, form);
 }
 
 // ---- rows of f32 and bf16 --------------------------------------------------------------------------
-template <class Op, class A, class B, class To, class D>
-HWY_INLINE void RunMixed(D d, void* to, const void* a, const void* b, size_t begin, size_t end, Form form) {
-  using V = hn::Vec<D>;
-  const size_t lanes = hn::Lanes(d);
-  if (form == Form::rows) {
-    for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, A::Load(d, a, i), B::Load(d, b, i)), to, i);
-  } else if (form == Form::row_value) {
-    if constexpr (B::kBytes == 4) {
-      const V value = hn::Set(d, *static_cast<const float*>(b));
-      for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, A::Load(d, a, i), value), to, i);
-    }
-  } else if constexpr (A::kBytes == 4) {
-    const V value = hn::Set(d, *static_cast<const float*>(a));
-    for (size_t i = begin; i < end; i += lanes) To::Store(d, Op::Do(d, value, B::Load(d, b, i)), to, i);
-  }
-}
-
 template <class Op, class A, class B, class To>
 void Mixed(void* to, const void* a, const void* b, size_t n, Form form) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
   const size_t whole = n - n % hn::Lanes(d);
-  RunMixed<Op, A, B, To>(d, to, a, b, 0, whole, form);
-  if (whole < n) RunMixed<Op, A, B, To>(one, to, a, b, whole, n, form);
+  Run<Op, A, B, To>(d, to, a, b, 0, whole, form);
+  if (whole < n) Run<Op, A, B, To>(one, to, a, b, whole, n, form);
 }
 
 template <class From, class To>
 void Move(const void* from, void* to, size_t n) {
   const hn::ScalableTag<float> d;
   const hn::CappedTag<float, 1> one;
-  size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) To::Store(d, From::Load(d, from, i), to, i);
-  for (; i < n; ++i) To::Store(one, From::Load(one, from, i), to, i);
+  const size_t whole = n - n % hn::Lanes(d);
+  StoreEach<To>(d, to, 0, whole, [&](size_t i) HWY_ATTR { return From::Load(d, from, i); });
+  for (size_t i = whole; i < n; ++i) To::Store(one, From::Load(one, from, i), to, i);
 }
 
 // Modulo with the sign of the divisor, exact: a quotient below 2^28 leaves a remainder that fits a double.

@@ -23,6 +23,12 @@ struct RowF32 {
   static HWY_INLINE hn::Vec<D> Load(D d, const void* from, size_t i) { return hn::LoadU(d, static_cast<const float*>(from) + i); }
   template <class D, class V>
   static HWY_INLINE void Store(D d, V v, void* to, size_t i) { hn::StoreU(v, d, static_cast<float*>(to) + i); }
+  // Two consecutive vectors.
+  template <class D, class V>
+  static HWY_INLINE void StoreTwo(D d, V v, V w, void* to, size_t i) {
+    Store(d, v, to, i);
+    Store(d, w, to, i + hn::Lanes(d));
+  }
 };
 struct RowBf16 {
   static constexpr size_t kBytes = 2;
@@ -36,15 +42,40 @@ struct RowBf16 {
   template <class D, class V>
   static HWY_INLINE void Store(D d, V v, void* to, size_t i) {
     const hn::RebindToUnsigned<D> du;
-    const hn::RebindToSigned<D> di;
     const hn::Rebind<int16_t, D> dh;
+    const auto nan = hn::Or(hn::And(hn::BitCast(du, v), hn::Set(du, 0x80000000u)), hn::Set(du, 0x7FC00000u));
+    const V kept = hn::IfThenElse(IsNan(v), hn::BitCast(d, nan), Rounded(d, v));
+    hn::StoreU(hn::DemoteTo(dh, Upper(d, kept)), dh, static_cast<int16_t*>(to) + i);
+  }
+  template <class D, class V>
+  static HWY_INLINE void StoreTwo(D d, V v, V w, void* to, size_t i) {
+#if HWY_TARGET == HWY_AVX2
+    if constexpr (kMaxLanes<D> == 8) {
+      const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v.raw, w.raw, _CMP_UNORD_Q));  // in either
+      if (HWY_LIKELY(_mm256_testz_si256(nan, nan))) {
+        const __m256i packed = _mm256_packs_epi32(Upper(d, Rounded(d, v)).raw, Upper(d, Rounded(d, w)).raw);
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(static_cast<int16_t*>(to) + i), _mm256_permute4x64_epi64(packed, 0xD8));
+        return;
+      }
+    }
+#endif
+    Store(d, v, to, i);
+    Store(d, w, to, i + hn::Lanes(d));
+  }
+
+ private:
+  // Bits whose upper half is the nearest bf16 of a number.
+  template <class D, class V>
+  static HWY_INLINE V Rounded(D d, V v) {
+    const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
-    const auto nan = hn::Or(hn::And(bits, hn::Set(du, 0x80000000u)), hn::Set(du, 0x7FC00000u));
-    const auto kept = hn::IfThenElse(IsNan(v), hn::BitCast(d, nan), hn::BitCast(d, rounded));
-    // The arithmetic shift leaves numbers that the saturation of DemoteTo does not touch.
-    hn::StoreU(hn::DemoteTo(dh, hn::ShiftRight<16>(hn::BitCast(di, kept))), dh, static_cast<int16_t*>(to) + i);
+    return hn::BitCast(d, hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd));
+  }
+  // As numbers that a saturating conversion to 16 bits does not touch.
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<hn::RebindToSigned<D>> Upper(D, V v) {
+    return hn::ShiftRight<16>(hn::BitCast(hn::RebindToSigned<D>(), v));
   }
 };
 
