@@ -27,7 +27,8 @@ nb::dict to_dict(const runtime::Totals& t) {
   d["launches"] = t.launches;
   d["device_ps"] = t.device_ps;
   nb::dict busy;
-  for (int e = 0; e < isa::kEngines; ++e) busy[std::string(isa::name_of(static_cast<isa::Engine>(e))).c_str()] = t.busy_ps[e];
+  for (int e = 0; e < isa::kEngines; ++e)
+    busy[std::string(isa::name_of(static_cast<isa::Engine>(e))).c_str()] = t.busy_ps[e];
   d["busy_ps"] = busy;
   d["dma_busy_ps"] = t.dma_busy_ps;
   d["hbm_bytes"] = t.hbm_bytes;
@@ -72,7 +73,8 @@ nb::dict to_dict(const runtime::Kernel& k) {
   d["time"] = python::to_dict(k.time);
   d["scratch_bytes"] = k.scratch_bytes;
   nb::dict busy;
-  for (int e = 0; e < isa::kEngines; ++e) busy[std::string(isa::name_of(static_cast<isa::Engine>(e))).c_str()] = k.busy_ps[e];
+  for (int e = 0; e < isa::kEngines; ++e)
+    busy[std::string(isa::name_of(static_cast<isa::Engine>(e))).c_str()] = k.busy_ps[e];
   d["busy_ps"] = busy;
   d["dma_busy_ps"] = k.dma_busy_ps;
   d["hbm_bytes"] = k.hbm_bytes;
@@ -85,7 +87,7 @@ nb::dict to_dict(const runtime::Kernel& k) {
 }
 
 template <class T>
-nb::object column(const std::vector<LaunchRecord>& records, T LaunchRecord::* field) {
+nb::object column(const std::vector<LaunchRecord>& records, T LaunchRecord::*field) {
   auto* values = new T[records.size() ? records.size() : 1];
   for (size_t i = 0; i < records.size(); ++i) values[i] = records[i].*field;
   nb::capsule owner(values, [](void* p) noexcept { delete[] static_cast<T*>(p); });
@@ -143,38 +145,49 @@ nb::object probe(uint64_t address, int64_t bytes) {
 }  // namespace
 
 void bind_runtime(nb::module_& module) {
-  module.def("settings", [] {
-    const runtime::Settings& s = runtime::settings();
-    nb::dict d;
-    d["mode"] = s.mode == runtime::Mode::predict ? "predict" : "simulate";
-    d["chip"] = s.chip;
-    d["lnc"] = s.lnc;
-    d["devices"] = s.devices;
-    d["threads"] = s.threads;
-    d["host_plan"] = std::string(runtime::name_of(s.host_plan));
-    d["launch_blocking"] = s.launch_blocking;
-    d["cache_dir"] = s.cache_dir;
-    d["disk_cache"] = s.disk_cache;
-    d["cache_max_bytes"] = s.cache_max_bytes;
-    d["memory_programs"] = s.memory_programs;
-    return d;
-  }, "The process's settings, as read from the environment.");
+  module.def(
+      "settings",
+      [] {
+        const runtime::Settings& s = runtime::settings();
+        nb::dict d;
+        d["mode"] = s.mode == runtime::Mode::predict ? "predict" : "simulate";
+        d["chip"] = s.chip;
+        d["lnc"] = s.lnc;
+        d["devices"] = s.devices;
+        d["threads"] = s.threads;
+        d["host_plan"] = std::string(runtime::name_of(s.host_plan));
+        d["launch_blocking"] = s.launch_blocking;
+        d["cache_dir"] = s.cache_dir;
+        d["disk_cache"] = s.disk_cache;
+        d["cache_max_bytes"] = s.cache_max_bytes;
+        d["memory_programs"] = s.memory_programs;
+        return d;
+      },
+      "The process's settings, as read from the environment.");
   module.def("reload_settings", &runtime::reload_settings);
 
   module.def("device_count", &Device::count);
   module.def("device_exists", &Device::exists, nb::arg("device"), "Without creating it.");
-  module.def("totals", [](int device) { return to_dict(Device::get(device).totals()); }, nb::arg("device") = 0,
-             "Modelled totals since the start or the last reset.");
-  module.def("reset_totals", [](int device) { Device::get(device).reset_totals(); }, nb::arg("device") = 0);
-  module.def("synchronize", [](int device) {
-    nb::gil_scoped_release release;
-    Device::get(device).synchronize();
-  }, nb::arg("device") = 0);
-  module.def("host_ps", [](int device) { return Device::get(device).host_ps(); }, nb::arg("device") = 0,
-             "The clock's host hand.");
-  module.def("advance_host_ps", [](int device, int64_t ps) { Device::get(device).advance_host_ps(ps); },
-             nb::arg("device"), nb::arg("ps"));
-  module.def("memory_stats", [](int device) { return to_dict(Device::get(device).memory().stats()); }, nb::arg("device") = 0);
+  module.def(
+      "totals", [](int device) { return to_dict(Device::get(device).totals()); }, nb::arg("device") = 0,
+      "Modelled totals since the start or the last reset.");
+  module.def(
+      "reset_totals", [](int device) { Device::get(device).reset_totals(); }, nb::arg("device") = 0);
+  module.def(
+      "synchronize",
+      [](int device) {
+        nb::gil_scoped_release release;
+        Device::get(device).synchronize();
+      },
+      nb::arg("device") = 0);
+  module.def(
+      "host_ps", [](int device) { return Device::get(device).host_ps(); }, nb::arg("device") = 0,
+      "The clock's host hand.");
+  module.def(
+      "advance_host_ps", [](int device, int64_t ps) { Device::get(device).advance_host_ps(ps); }, nb::arg("device"),
+      nb::arg("ps"));
+  module.def(
+      "memory_stats", [](int device) { return to_dict(Device::get(device).memory().stats()); }, nb::arg("device") = 0);
 
   nb::class_<Probe>(module, "Probe", "Bytes of device memory, read in the order of the device's work.")
       .def_prop_ro("ready", [](const Probe& p) { return p.state->ready.load(std::memory_order_acquire); })
@@ -184,8 +197,9 @@ void bind_runtime(nb::module_& module) {
       });
   module.def("probe", &probe, nb::arg("address"), nb::arg("bytes"),
              "Reads device memory without touching the clock; None in predict mode.");
-  module.def("describe_origin", [](int32_t origin) { return runtime::describe_origin(origin); }, nb::arg("origin"),
-             "The script's line behind an origin id, empty when unknown.");
+  module.def(
+      "describe_origin", [](int32_t origin) { return runtime::describe_origin(origin); }, nb::arg("origin"),
+      "The script's line behind an origin id, empty when unknown.");
 
   module.def("cache_stats", [] {
     runtime::CacheStats s = runtime::cache_stats();
@@ -206,24 +220,37 @@ void bind_runtime(nb::module_& module) {
   module.def("clear_cache", &runtime::clear_cache, nb::arg("disk") = false);
   module.def("flush_cache", &runtime::flush_cache, nb::call_guard<nb::gil_scoped_release>());
   module.def("kernel_count", &runtime::kernel_count);
-  module.def("kernel", [](int32_t id) -> nb::object {
-    std::shared_ptr<const runtime::Kernel> kernel = runtime::kernel_by_id(id);
-    if (!kernel) return nb::none();
-    return to_dict(*kernel);
-  }, nb::arg("id"), "A kernel made in this process, None when it is gone.");
-  module.def("kernel_for", [](const graph::Graph& g) { return to_dict(*runtime::kernel_for(g)); }, nb::arg("graph"),
-             "The kernel of a graph: from memory, from disk, or compiled now.");
+  module.def(
+      "kernel",
+      [](int32_t id) -> nb::object {
+        std::shared_ptr<const runtime::Kernel> kernel = runtime::kernel_by_id(id);
+        if (!kernel) return nb::none();
+        return to_dict(*kernel);
+      },
+      nb::arg("id"), "A kernel made in this process, None when it is gone.");
+  module.def(
+      "kernel_for", [](const graph::Graph& g) { return to_dict(*runtime::kernel_for(g)); }, nb::arg("graph"),
+      "The kernel of a graph: from memory, from disk, or compiled now.");
 
-  module.def("bound", [](int64_t step_ps, int64_t device_ps, int64_t dispatch_ps, int64_t transfer_ps, int64_t launches,
-                         int cores, const std::vector<int64_t>& engine_busy_ps, int64_t dma_busy_ps) {
-    profile::StepTotals t{.step_ps = step_ps, .device_ps = device_ps, .dispatch_ps = dispatch_ps,
-                          .transfer_ps = transfer_ps, .launches = launches, .cores = cores, .dma_busy_ps = dma_busy_ps};
-    for (size_t e = 0; e < t.engine_busy_ps.size() && e < engine_busy_ps.size(); ++e) t.engine_busy_ps[e] = engine_busy_ps[e];
-    profile::Bound b = profile::bound(t);
-    return nb::make_tuple(std::string(profile::name_of(b.limit)), b.share, b.sentence);
-  }, nb::kw_only(), nb::arg("step_ps"), nb::arg("device_ps"), nb::arg("dispatch_ps"), nb::arg("transfer_ps"),
-     nb::arg("launches"), nb::arg("cores"), nb::arg("engine_busy_ps"), nb::arg("dma_busy_ps"),
-     "What bounds a step: (limit, share, one sentence).");
+  module.def(
+      "bound",
+      [](int64_t step_ps, int64_t device_ps, int64_t dispatch_ps, int64_t transfer_ps, int64_t launches, int cores,
+         const std::vector<int64_t>& engine_busy_ps, int64_t dma_busy_ps) {
+        profile::StepTotals t{.step_ps = step_ps,
+                              .device_ps = device_ps,
+                              .dispatch_ps = dispatch_ps,
+                              .transfer_ps = transfer_ps,
+                              .launches = launches,
+                              .cores = cores,
+                              .dma_busy_ps = dma_busy_ps};
+        for (size_t e = 0; e < t.engine_busy_ps.size() && e < engine_busy_ps.size(); ++e)
+          t.engine_busy_ps[e] = engine_busy_ps[e];
+        profile::Bound b = profile::bound(t);
+        return nb::make_tuple(std::string(profile::name_of(b.limit)), b.share, b.sentence);
+      },
+      nb::kw_only(), nb::arg("step_ps"), nb::arg("device_ps"), nb::arg("dispatch_ps"), nb::arg("transfer_ps"),
+      nb::arg("launches"), nb::arg("cores"), nb::arg("engine_busy_ps"), nb::arg("dma_busy_ps"),
+      "What bounds a step: (limit, share, one sentence).");
 
   nb::enum_<runtime::Recording>(module, "Recording")
       .value("off", runtime::Recording::off)

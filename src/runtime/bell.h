@@ -19,8 +19,8 @@ class Bell {
   // Groups of sleepers that are woken separately; a ring may name several.
   enum Group : uint32_t { kWorkers = 1, kHosts = 2, kParked = 4 };
 
-  // Time for which waiting on the processor is worth it: a launch takes some microseconds, waking a thread tens of them.
-  // None on a single core, where spinning only takes time from the thread that is waited for.
+  // Time for which waiting on the processor is worth it: a launch takes some microseconds, waking a thread tens of
+  // them. None on a single core, where spinning only takes time from the thread that is waited for.
   static std::chrono::nanoseconds spin_time();
 
   static constexpr std::chrono::microseconds kUnyielding{5};

@@ -48,8 +48,8 @@ StreamId Clock::new_stream() {
 
 size_t Clock::index(StreamId stream) const {
   if (stream < 0 || stream >= static_cast<StreamId>(streams_.size()))
-    throw UserError(fmt::format("stream {} does not exist on this device; it has streams 0 to {}", stream,
-                                streams_.size() - 1));
+    throw UserError(
+        fmt::format("stream {} does not exist on this device; it has streams 0 to {}", stream, streams_.size() - 1));
   return static_cast<size_t>(stream);
 }
 

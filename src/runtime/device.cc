@@ -141,30 +141,33 @@ void Device::launch(StreamId stream, const std::shared_ptr<const Kernel>& kernel
   const size_t buffer_bytes = a.buffers.size_bytes(), scalar_bytes = a.scalars.size_bytes();
   const size_t record_bytes = sizeof(LaunchWork) + buffer_bytes + scalar_bytes;
   int64_t end_ps = 0;
-  const uint64_t ticket = s.submit<LaunchWork>(WorkKind::launch, record_bytes, [&](LaunchWork* work) {
-    const Span span = s.clock.launch(stream, k.time.total_ps, a.dispatch);
-    end_ps = span.end_ps;
-    Totals& t = s.totals;
-    ++t.launches;
-    t.device_ps += span.end_ps - span.start_ps;
-    for (size_t engine = 0; engine < 5; ++engine) t.busy_ps[engine] += k.busy_ps[engine];
-    t.dma_busy_ps += k.dma_busy_ps;
-    t.hbm_bytes += k.hbm_bytes;
-    t.model_flops += k.model_flops;
-    t.hardware_flops += k.hardware_flops;
-    t.dispatches += a.dispatch != Dispatch::none;
-    t.dispatch_ps += span.dispatch_ps;
-    s.log(stream, span, k.id, a.origin, 0, k.hbm_bytes);
-    if (!work) return;
-    work->origin = a.origin;
-    work->kernel = &k;
-    work->owner = k.id >= 0 ? nullptr : new std::shared_ptr<const Kernel>(kernel);
-    work->scratch = static_cast<std::byte*>(scratch);
-    work->buffers = static_cast<uint32_t>(a.buffers.size());
-    work->scalars = static_cast<uint32_t>(a.scalars.size());
-    if (buffer_bytes) std::memcpy(work->addresses(), a.buffers.data(), buffer_bytes);
-    if (scalar_bytes) std::memcpy(static_cast<void*>(work->values()), a.scalars.data(), scalar_bytes);
-  }, s.blocking);
+  const uint64_t ticket = s.submit<LaunchWork>(
+      WorkKind::launch, record_bytes,
+      [&](LaunchWork* work) {
+        const Span span = s.clock.launch(stream, k.time.total_ps, a.dispatch);
+        end_ps = span.end_ps;
+        Totals& t = s.totals;
+        ++t.launches;
+        t.device_ps += span.end_ps - span.start_ps;
+        for (size_t engine = 0; engine < 5; ++engine) t.busy_ps[engine] += k.busy_ps[engine];
+        t.dma_busy_ps += k.dma_busy_ps;
+        t.hbm_bytes += k.hbm_bytes;
+        t.model_flops += k.model_flops;
+        t.hardware_flops += k.hardware_flops;
+        t.dispatches += a.dispatch != Dispatch::none;
+        t.dispatch_ps += span.dispatch_ps;
+        s.log(stream, span, k.id, a.origin, 0, k.hbm_bytes);
+        if (!work) return;
+        work->origin = a.origin;
+        work->kernel = &k;
+        work->owner = k.id >= 0 ? nullptr : new std::shared_ptr<const Kernel>(kernel);
+        work->scratch = static_cast<std::byte*>(scratch);
+        work->buffers = static_cast<uint32_t>(a.buffers.size());
+        work->scalars = static_cast<uint32_t>(a.scalars.size());
+        if (buffer_bytes) std::memcpy(work->addresses(), a.buffers.data(), buffer_bytes);
+        if (scalar_bytes) std::memcpy(static_cast<void*>(work->values()), a.scalars.data(), scalar_bytes);
+      },
+      s.blocking);
   if (!s.blocking) return;
   host_waits_until(end_ps);
   s.wait_for(ticket);

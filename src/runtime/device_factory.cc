@@ -91,18 +91,17 @@ Device::Device() = default;
 
 int Device::count() { return settings().devices; }
 
-bool Device::exists(int index) {
-  return DeviceFactory::instance().find(index) != nullptr;
-}
+bool Device::exists(int index) { return DeviceFactory::instance().find(index) != nullptr; }
 
 Device& Device::get(int index) {
   require_not_forked();
   DeviceFactory& factory = DeviceFactory::instance();
   if (Device* device = factory.find(index)) return *device;
   if (index < 0 || index >= count())
-    throw UserError(fmt::format("Device index {} is out of range. Valid range is 0 to {} for this process; set "
-                                "NEURON_RT_NUM_CORES for more logical cores",
-                                index, count() - 1));
+    throw UserError(
+        fmt::format("Device index {} is out of range. Valid range is 0 to {} for this process; set "
+                    "NEURON_RT_NUM_CORES for more logical cores",
+                    index, count() - 1));
   return factory.make(index);
 }
 

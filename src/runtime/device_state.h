@@ -60,13 +60,16 @@ struct Device::State {
   // Copies as work of the queue, nothing in predict mode (an address is null); `account` runs with the lock held.
   template <typename Account>
   void copy(std::byte* destination, const std::byte* source, int64_t bytes, bool waits, Account account) {
-    const uint64_t ticket = submit<CopyWork>(WorkKind::copy, sizeof(CopyWork), [&](CopyWork* work) {
-      account();
-      if (!work) return;
-      work->destination = destination;
-      work->source = source;
-      work->size = bytes;
-    }, waits);
+    const uint64_t ticket = submit<CopyWork>(
+        WorkKind::copy, sizeof(CopyWork),
+        [&](CopyWork* work) {
+          account();
+          if (!work) return;
+          work->destination = destination;
+          work->source = source;
+          work->size = bytes;
+        },
+        waits);
     if (!waits) return;
     if (ticket == 0 && destination && source) std::memcpy(destination, source, static_cast<size_t>(bytes));
     wait_for(ticket);
@@ -121,7 +124,7 @@ struct DeviceFactory {
   State& owner(EventId event);  // throws UserError when there is none
   Event event(EventId id);      // throws UserError when it was released
   void shut_down();
-  void leave();                 // at exit
+  void leave();  // at exit
 
   template <typename Function>
   void for_each(Function function) {

@@ -24,8 +24,10 @@ class CopyTask final : public GroupTask {
   void run(int group, BorrowedMemory&) noexcept override {
     const int64_t begin = group * part();
     const auto bytes = static_cast<size_t>(std::min(part(), size_ - begin));
-    if (source_) std::memcpy(destination_ + begin, source_ + begin, bytes);
-    else std::memset(destination_ + begin, value_, bytes);
+    if (source_)
+      std::memcpy(destination_ + begin, source_ + begin, bytes);
+    else
+      std::memset(destination_ + begin, value_, bytes);
   }
 
  private:
@@ -59,7 +61,8 @@ void Engine::start_workers() {
   while (static_cast<int>(workers_.size()) < workers()) {
     const int index = static_cast<int>(workers_.size());
     Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
-    worker.thread = start_thread(fmt::format("neuron{}.{}", device_, index), [this, index, &worker] { work(index, worker); });
+    worker.thread =
+        start_thread(fmt::format("neuron{}.{}", device_, index), [this, index, &worker] { work(index, worker); });
   }
 }
 
@@ -173,8 +176,8 @@ void Engine::execute(Work* work, BorrowedMemory& memory) {
   switch (work->kind) {
     case WorkKind::launch: {
       auto& launch = *static_cast<LaunchWork*>(work);
-      std::string failure = launch_.execute(
-          launch, memory, [&](GroupTask& task, int groups) { run_groups(task, groups, memory); });
+      std::string failure =
+          launch_.execute(launch, memory, [&](GroupTask& task, int groups) { run_groups(task, groups, memory); });
       if (!failure.empty()) fail(launch, std::move(failure));
       delete launch.owner;
       break;
@@ -206,8 +209,7 @@ void Engine::execute(Work* work, BorrowedMemory& memory) {
       wait.engine->wait(wait.ticket);
       break;
     }
-    case WorkKind::skip:
-      break;
+    case WorkKind::skip: break;
   }
 }
 

@@ -17,9 +17,9 @@
 namespace opentrn::runtime {
 
 struct Kernel {
-  int32_t id = -1;                 // position in kernel order of this process
-  std::string key;                 // 32 hex digits
-  std::string name;                // e.g. "aten::add.Tensor f32[4096,1024]"
+  int32_t id = -1;   // position in kernel order of this process
+  std::string key;   // 32 hex digits
+  std::string name;  // e.g. "aten::add.Tensor f32[4096,1024]"
   std::shared_ptr<const isa::Program> program;
   std::shared_ptr<const exec::Plan> plan;  // null in predict mode and with OPENTRN_HOST_PLAN=off
   cost::ProgramTime time;
@@ -27,13 +27,13 @@ struct Kernel {
   // scalars, and where each scratch buffer lies in one block of `scratch_bytes` (one entry per buffer of the program).
   struct ArgumentBuffer {
     int64_t bytes = 0;
-    int32_t alias = -1;            // index of the earlier argument that is the same memory
+    int32_t alias = -1;  // index of the earlier argument that is the same memory
   };
   std::vector<ArgumentBuffer> arguments;
-  // Memory that the arguments stand for: those declared to be the same are one. The plan holds when none that is written
-  // overlaps another.
+  // Memory that the arguments stand for: those declared to be the same are one. The plan holds when none that is
+  // written overlaps another.
   struct Region {
-    int32_t argument = 0;          // the first that lies there
+    int32_t argument = 0;  // the first that lies there
     int64_t bytes = 0;
     bool written = false;
   };
@@ -41,12 +41,12 @@ struct Kernel {
   int32_t scalars = 0;
   std::vector<int64_t> scratch_offsets;
   int64_t scratch_bytes = 0;
-  int64_t busy_ps[5] = {};         // per engine, summed over cores
-  int64_t dma_busy_ps = 0;         // summed over cores
-  int64_t hbm_bytes = 0;           // read and written
+  int64_t busy_ps[5] = {};  // per engine, summed over cores
+  int64_t dma_busy_ps = 0;  // summed over cores
+  int64_t hbm_bytes = 0;    // read and written
   int64_t model_flops = 0, hardware_flops = 0;
-  double compile_ms = 0;           // host time of compiling it (0 when it came from the disk cache)
-  double plan_ms = 0;              // host time of making its plan
+  double compile_ms = 0;  // host time of compiling it (0 when it came from the disk cache)
+  double plan_ms = 0;     // host time of making its plan
   enum class Source : uint8_t { compiled, disk } source = Source::compiled;
 
   // For the reference interpreter; made when first asked for. Thread-safe.
@@ -59,15 +59,16 @@ struct Kernel {
 
 // A kernel of a program that is known to be sound: timed, and prepared for execution unless in predict mode.
 // Neither in the cache nor numbered.
-std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program, const cost::ProgramTime* time = nullptr);
+std::shared_ptr<Kernel> make_kernel(std::shared_ptr<const isa::Program> program,
+                                    const cost::ProgramTime* time = nullptr);
 
 // Notes that the plan was compared with the interpreter on one launch (OPENTRN_HOST_PLAN=check).
 void count_check(const Kernel& kernel, bool equal);
 
 struct CacheStats {
   int64_t compiled = 0, memory_hits = 0, disk_hits = 0, disk_writes = 0, disk_rejected = 0;
-  int64_t evicted = 0;        // from memory
-  int64_t disk_evicted = 0;   // files removed to stay below the size limit
+  int64_t evicted = 0;       // from memory
+  int64_t disk_evicted = 0;  // files removed to stay below the size limit
   double compile_ms = 0;
   int64_t plans = 0, plans_checked = 0, plans_unequal = 0;
   double plan_ms = 0;

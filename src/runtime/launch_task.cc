@@ -59,12 +59,8 @@ void LaunchTask::resolve_buffers(LaunchWork& work) {
         buffers_[i] = *address && buffer.bytes > 0 ? memory_.host(*address) : nullptr;
         ++address;
         break;
-      case isa::Buffer::Kind::scratch:
-        buffers_[i] = scratch + kernel_->scratch_offsets[i];
-        break;
-      case isa::Buffer::Kind::constant:
-        buffers_[i] = const_cast<std::byte*>(buffer.data.data());
-        break;
+      case isa::Buffer::Kind::scratch: buffers_[i] = scratch + kernel_->scratch_offsets[i]; break;
+      case isa::Buffer::Kind::constant: buffers_[i] = const_cast<std::byte*>(buffer.data.data()); break;
     }
   }
 }

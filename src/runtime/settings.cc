@@ -105,9 +105,12 @@ std::string default_cache_dir() {
 Settings parse() {
   Settings s;
   if (Variable v = find({"OPENTRN_MODE"})) {
-    if (v.value == "simulate") s.mode = Mode::simulate;
-    else if (v.value == "predict") s.mode = Mode::predict;
-    else reject(v, "expected simulate (values and time) or predict (time only)");
+    if (v.value == "simulate")
+      s.mode = Mode::simulate;
+    else if (v.value == "predict")
+      s.mode = Mode::predict;
+    else
+      reject(v, "expected simulate (values and time) or predict (time only)");
   }
   if (Variable v = find({"OPENTRN_CHIP", "NEURON_PLATFORM_TARGET_OVERRIDE"})) {
     std::vector<std::string> names = spec::chip_names();
@@ -129,8 +132,10 @@ Settings parse() {
   }
 
   s.devices = std::max(1, chip.cores_per_chip / s.lnc);
-  if (Variable v = find({"NEURON_RT_VISIBLE_CORES"})) s.devices = count_cores(v);
-  else if (Variable n = find({"NEURON_RT_NUM_CORES"})) s.devices = static_cast<int>(integer(n, 1, kMaxDevices));
+  if (Variable v = find({"NEURON_RT_VISIBLE_CORES"}))
+    s.devices = count_cores(v);
+  else if (Variable n = find({"NEURON_RT_NUM_CORES"}))
+    s.devices = static_cast<int>(integer(n, 1, kMaxDevices));
 
   s.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (Variable v = find({"OPENTRN_NUM_THREADS"})) {
@@ -139,15 +144,21 @@ Settings parse() {
     if (s.threads_fixed) s.threads = threads;
   }
   if (Variable v = find({"OPENTRN_HOST_PLAN"})) {
-    if (v.value == "on") s.host_plan = HostPlan::on;
-    else if (v.value == "off") s.host_plan = HostPlan::off;
-    else if (v.value == "check") s.host_plan = HostPlan::check;
-    else reject(v, "expected on (host plans), off (the reference interpreter) or check (both, compared)");
+    if (v.value == "on")
+      s.host_plan = HostPlan::on;
+    else if (v.value == "off")
+      s.host_plan = HostPlan::off;
+    else if (v.value == "check")
+      s.host_plan = HostPlan::check;
+    else
+      reject(v, "expected on (host plans), off (the reference interpreter) or check (both, compared)");
   }
   if (Variable v = find({"NEURON_LAUNCH_BLOCKING"})) s.launch_blocking = boolean(v);
 
-  if (Variable v = find({"OPENTRN_CACHE_DIR", "TORCH_NEURONX_NEFF_CACHE_DIR"})) s.cache_dir = v.value;
-  else s.cache_dir = default_cache_dir();
+  if (Variable v = find({"OPENTRN_CACHE_DIR", "TORCH_NEURONX_NEFF_CACHE_DIR"}))
+    s.cache_dir = v.value;
+  else
+    s.cache_dir = default_cache_dir();
   if (!s.cache_dir.empty()) {
     // Absolute, so that a script may change its working directory.
     std::error_code error;

@@ -16,12 +16,15 @@ std::thread start_thread(const std::string& name, std::function<void()> body) {
   return thread;
 }
 
-void join_or_leave(std::thread& thread, const std::atomic<bool>& ended, std::chrono::steady_clock::time_point deadline) {
+void join_or_leave(std::thread& thread, const std::atomic<bool>& ended,
+                   std::chrono::steady_clock::time_point deadline) {
   if (!thread.joinable()) return;
   while (!ended.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::microseconds(200));
-  if (ended.load(std::memory_order_acquire)) thread.join();
-  else thread.detach();
+  if (ended.load(std::memory_order_acquire))
+    thread.join();
+  else
+    thread.detach();
 }
 
 }  // namespace opentrn::runtime

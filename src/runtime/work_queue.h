@@ -35,7 +35,7 @@ struct LaunchWork : Work {
   exec::ScalarValue* values() { return reinterpret_cast<exec::ScalarValue*>(addresses() + buffers); }
 };
 
-struct StageWork : Work {  // bytes that travel in the ring, to device memory
+struct StageWork : Work {            // bytes that travel in the ring, to device memory
   std::byte* destination = nullptr;  // host view
   int64_t size = 0;
   std::byte* data() { return reinterpret_cast<std::byte*>(this + 1); }
@@ -86,9 +86,9 @@ class WorkQueue {
   uint64_t completed() const { return tail_.load(std::memory_order_seq_cst); }
 
   // ---- consumer, one at a time
-  Work* next();    // the oldest record that is not done, nullptr when there is none
+  Work* next();  // the oldest record that is not done, nullptr when there is none
   uint64_t ticket() const { return position_ + record_bytes_; }  // of the record that `next` returned
-  void done();     // that record is done
+  void done();                                                   // that record is done
 
  private:
   Work* at(uint64_t position) const { return reinterpret_cast<Work*>(ring_ + position % kBytes); }
@@ -96,7 +96,7 @@ class WorkQueue {
   std::byte* ring_ = nullptr;
   // Written by producers
   alignas(64) std::atomic<uint64_t> head_{0};
-  uint64_t reserved_ = 0;      // end of the record being written
+  uint64_t reserved_ = 0;  // end of the record being written
   uint64_t known_tail_ = 0;
   // Written by the consumer
   alignas(64) std::atomic<uint64_t> tail_{0};

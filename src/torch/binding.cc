@@ -190,10 +190,12 @@ PYBIND11_MODULE(_torch, m) {
     return previous;
   });
   m.def("initialized", [] { return initialized(); });
-  m.def("init", [](int index) { device(index); }, GilFree());
+  m.def(
+      "init", [](int index) { device(index); }, GilFree());
   m.def("in_forked_child", [] { return runtime::in_forked_child(); });
   m.def("properties", &properties);
-  m.def("synchronize", [](int index) { awaited_device(index).synchronize(); }, GilFree());
+  m.def(
+      "synchronize", [](int index) { awaited_device(index).synchronize(); }, GilFree());
   m.def("current_stream", [](int index) { return current_stream(index); });
   m.def("exchange_stream", [](int index, int64_t stream) { return exchange_stream(index, stream); });
 
@@ -201,11 +203,14 @@ PYBIND11_MODULE(_torch, m) {
   m.def("memory_stats", &memory_stats);
   m.def("reset_peak_memory_stats", [](int index) { device(index).memory().reset_peak(); });
   m.def("reset_accumulated_memory_stats", [](int index) { device(index).memory().reset_accumulated(); });
-  m.def("empty_cache", [] {
-    for (int i = 0; i < device_count(); ++i) {
-      if (runtime::Device::exists(i)) device(i).memory().empty_cache();
-    }
-  }, GilFree());
+  m.def(
+      "empty_cache",
+      [] {
+        for (int i = 0; i < device_count(); ++i) {
+          if (runtime::Device::exists(i)) device(i).memory().empty_cache();
+        }
+      },
+      GilFree());
   m.def("memory_holders", [](int index, size_t most) {
     py::list all;
     for (const runtime::Holder& h : device(index).memory().holders(most))
@@ -222,24 +227,35 @@ PYBIND11_MODULE(_torch, m) {
   m.def("reset_totals", [](int index) { device(index).reset_totals(); });
   m.def("host_ps", [](int index) { return device(index).host_ps(); });
   m.def("advance_host_ps", [](int index, int64_t ps) { device(index).advance_host_ps(ps); });
-  m.def("set_recording", [](const std::string& what, int steps) {
-    using runtime::Recording;
-    TORCH_CHECK_VALUE(what == "off" || what == "last" || what == "all", "recording must be off, last or all, got ", what);
-    runtime::set_recording(what == "off" ? Recording::off : what == "all" ? Recording::all : Recording::last_steps,
-                           steps);
-  }, py::arg("what"), py::arg("steps") = 3);
-  m.def("mark_step", [] { runtime::mark_step(); }, GilFree());
+  m.def(
+      "set_recording",
+      [](const std::string& what, int steps) {
+        using runtime::Recording;
+        TORCH_CHECK_VALUE(what == "off" || what == "last" || what == "all", "recording must be off, last or all, got ",
+                          what);
+        runtime::set_recording(what == "off"   ? Recording::off
+                               : what == "all" ? Recording::all
+                                               : Recording::last_steps,
+                               steps);
+      },
+      py::arg("what"), py::arg("steps") = 3);
+  m.def(
+      "mark_step", [] { runtime::mark_step(); }, GilFree());
   m.def("launch_records", &launches);
 
   // ---- kernels and their cache
   m.def("kernel", &kernel);
   m.def("kernel_count", [] { return runtime::kernel_count(); });
   m.def("cache_stats", &cache_stats);
-  m.def("clear_cache", [](bool disk) {
-    clear_prepared();
-    runtime::clear_cache(disk);
-  }, py::arg("disk") = false, GilFree());
-  m.def("flush_cache", [] { runtime::flush_cache(); }, GilFree());
+  m.def(
+      "clear_cache",
+      [](bool disk) {
+        clear_prepared();
+        runtime::clear_cache(disk);
+      },
+      py::arg("disk") = false, GilFree());
+  m.def(
+      "flush_cache", [] { runtime::flush_cache(); }, GilFree());
 
   // ---- operators
   m.def("registered_operators", &registered_operators);
@@ -263,8 +279,9 @@ PYBIND11_MODULE(_torch, m) {
   m.def("set_fallback_policy", [](const std::string& policy) {
     TORCH_CHECK_VALUE(policy == "warn" || policy == "quiet" || policy == "error",
                       "the fallback policy must be warn, quiet or error, got ", policy);
-    set_fallback_policy(policy == "warn" ? FallbackPolicy::warn
-                                         : policy == "quiet" ? FallbackPolicy::quiet : FallbackPolicy::error);
+    set_fallback_policy(policy == "warn"    ? FallbackPolicy::warn
+                        : policy == "quiet" ? FallbackPolicy::quiet
+                                            : FallbackPolicy::error);
   });
 
   // ---- origins

@@ -57,7 +57,8 @@ View view_of(const c10::TensorImpl& tensor, Carrier as) {
 std::shared_ptr<const Prepared> prepare_copy(const c10::TensorImpl& dst, const c10::TensorImpl& src) {
   auto prepared = std::make_shared<Prepared>();
   try {
-    DType to = dtype_of(c10::typeMetaToScalarType(dst.dtype())), from = dtype_of(c10::typeMetaToScalarType(src.dtype()));
+    DType to = dtype_of(c10::typeMetaToScalarType(dst.dtype())),
+          from = dtype_of(c10::typeMetaToScalarType(src.dtype()));
     bool same = to == from;
     View source = view_of(src, same ? carrier(from) : Carrier{from});
     View target = view_of(dst, same ? carrier(to) : Carrier{to});
@@ -90,7 +91,8 @@ int64_t bytes_of(const at::Tensor& t) { return t.numel() * static_cast<int64_t>(
 
 // Keeps the host memory of a non-blocking copy alive until it has run.
 void hold(int index, const at::Tensor& host) {
-  device(index).call_back([](void* held) { delete static_cast<c10::Storage*>(held); }, new c10::Storage(host.storage()));
+  device(index).call_back([](void* held) { delete static_cast<c10::Storage*>(held); },
+                          new c10::Storage(host.storage()));
 }
 
 void host_to_device(const at::Tensor& dst, const at::Tensor& src, bool non_blocking) {
@@ -153,8 +155,8 @@ void copy_on_device(c10::TensorImpl& dst, c10::TensorImpl& src, int32_t origin) 
   Relation overlap = relation(dst, src);
   if (overlap == Relation::identical) return;
   if (overlap == Relation::overlapping) {
-    at::Tensor between = make_contiguous(src.device().index(), src.sizes(),
-                                         c10::typeMetaToScalarType(src.dtype()), origin);
+    at::Tensor between =
+        make_contiguous(src.device().index(), src.sizes(), c10::typeMetaToScalarType(src.dtype()), origin);
     copy_on_device(*between.unsafeGetTensorImpl(), src, origin);
     return copy_on_device(dst, *between.unsafeGetTensorImpl(), origin);
   }
@@ -172,8 +174,8 @@ void copy_on_device(c10::TensorImpl& dst, c10::TensorImpl& src, int32_t origin) 
   if (!prepared->unsupported.empty()) {
     report_fallback("aten::copy_", prepared->unsupported);
     at::Tensor to = tensor_over(dst);
-    at::Tensor raw = at::empty_strided(src.sizes(), src.strides(),
-                                       at::TensorOptions().dtype(src.dtype()).device(c10::kCPU));
+    at::Tensor raw =
+        at::empty_strided(src.sizes(), src.strides(), at::TensorOptions().dtype(src.dtype()).device(c10::kCPU));
     // The source's whole extent crosses, so that nothing has to be gathered on the device.
     int64_t extent = 1;
     for (int64_t i = 0; i < src.dim(); ++i) extent += (src.size(i) - 1) * src.stride(i);
@@ -207,9 +209,9 @@ void copy_bytes(int index, void* dst, const void* src, int64_t bytes) {
   if (!bytes) return;
   auto over = [&](void* address, int64_t offset, int64_t count, c10::ScalarType type) {
     auto* first = static_cast<char*>(address) + offset;
-    auto storage = c10::make_intrusive<c10::StorageImpl>(
-        c10::StorageImpl::use_byte_size_t(), static_cast<size_t>(count) * c10::elementSize(type),
-        c10::DataPtr(first, torch_device(index)), nullptr, false);
+    auto storage = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                                         static_cast<size_t>(count) * c10::elementSize(type),
+                                                         c10::DataPtr(first, torch_device(index)), nullptr, false);
     at::Tensor t = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage), c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), c10::scalarTypeToTypeMeta(type));
     t.unsafeGetTensorImpl()->set_sizes_contiguous(c10::IntArrayRef(&count, 1));
@@ -252,7 +254,8 @@ void copy_tensor(const at::Tensor& dst, const at::Tensor& source, bool non_block
     return copy_on_device(*dst.unsafeGetTensorImpl(), *src.unsafeGetTensorImpl(), capture_origin_for_autograd());
   }
   const at::Tensor& host = on_neuron(dst) ? src : dst;
-  TORCH_CHECK(host.device().is_cpu(), "Copies between neuron and ", host.device().type(), " are not supported; copy to the CPU first.");
+  TORCH_CHECK(host.device().is_cpu(), "Copies between neuron and ", host.device().type(),
+              " are not supported; copy to the CPU first.");
   TORCH_CHECK(host.layout() == c10::kStrided, "Copies between neuron and a CPU tensor of layout ", host.layout(),
               " are not supported; convert it with to_dense() first.");
   if (on_neuron(dst)) {

@@ -20,7 +20,7 @@ struct Prepared {
     std::vector<int64_t> sizes, strides;
     c10::ScalarType dtype = c10::kFloat;
     bool contiguous = true;
-    bool defined = true;          // an unwanted result is an undefined tensor
+    bool defined = true;  // an unwanted result is an undefined tensor
   };
   // One argument of the program: a device tensor of the call or one of `outputs`.
   struct Buffer {
@@ -43,7 +43,7 @@ struct Prepared {
     int32_t output = 0, tensor = 0;
   };
 
-  std::shared_ptr<const runtime::Kernel> kernel;   // null: nothing to compute
+  std::shared_ptr<const runtime::Kernel> kernel;  // null: nothing to compute
   std::vector<Output> outputs;
   std::vector<Buffer> buffers;
   std::vector<Scalar> scalars;
@@ -53,7 +53,7 @@ struct Prepared {
   // What the operator returns: lengths of returned lists, -1 for a single tensor; taken from `outputs` in order.
   // Written arguments are returned as they are.
   std::vector<int32_t> returned;
-  std::string unsupported;   // not empty: no program can be made; the reason
+  std::string unsupported;  // not empty: no program can be made; the reason
 };
 
 // Open addressing, power-of-two sized. Thread-safe.
@@ -72,10 +72,10 @@ class PreparedTable {
   struct Slot {
     uint64_t hash = 0;
     std::vector<uint64_t> key;
-    std::shared_ptr<const Prepared> prepared;   // null: free
+    std::shared_ptr<const Prepared> prepared;  // null: free
   };
-  static constexpr size_t kMostEntries = 8192;   // beyond, the table starts anew: shapes that never repeat
-  static constexpr size_t kMostMasks = 8;        // beyond, all numbers are specialised
+  static constexpr size_t kMostEntries = 8192;  // beyond, the table starts anew: shapes that never repeat
+  static constexpr size_t kMostMasks = 8;       // beyond, all numbers are specialised
   const Slot* look_up(const Operands& operands, uint64_t hash) const;
 
   mutable runtime::SpinLock lock_;

@@ -82,7 +82,8 @@ TEST_F(GroupQueueTest, StagesFollowEachOtherQuickly) {
   for (int round = 0; round < 20; ++round) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 1000; ++i) queue_.run(task, 2, memory, [] {});
-    best = std::min(best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 1000);
+    best = std::min(best,
+                    std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count() / 1000);
   }
   std::printf("a stage of two groups on two threads: %.2f us\n", best);
   EXPECT_LT(best, 10);

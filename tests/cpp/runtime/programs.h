@@ -70,8 +70,8 @@ inline std::shared_ptr<isa::Program> add_program(int cores, int64_t blocks, int6
     Instruction load{.opcode = Opcode::dma_copy, .engine = Engine::sync, .queue = 0, .dst = tile, .src = {x}};
     load.waits = {{2, 1}};
     load.posts = {{0, 1}};
-    Instruction add{.opcode = Opcode::tensor_scalar, .engine = Engine::vector, .op0 = AluOp::add, .dst = tile,
-                    .src = {tile}};
+    Instruction add{
+        .opcode = Opcode::tensor_scalar, .engine = Engine::vector, .op0 = AluOp::add, .dst = tile, .src = {tile}};
     add.s0 = Scalar::arg(0);
     add.waits = {{0, 1}};
     add.posts = {{1, 1}};
@@ -103,15 +103,26 @@ inline std::shared_ptr<isa::Program> gather_program(int64_t rows) {
   const AccessPattern index = in_sbuf(DType::i32, 0, 0, 128, 1);
   AccessPattern gathered = in_sbuf(DType::f32, 1, 1, 128, 16);
   gathered.dims = {{16, 1}, {1, 16}};
-  Instruction load{.opcode = Opcode::dma_copy, .engine = Engine::sync, .queue = 0, .dst = index,
+  Instruction load{.opcode = Opcode::dma_copy,
+                   .engine = Engine::sync,
+                   .queue = 0,
+                   .dst = index,
                    .src = {in_hbm(DType::i32, 1, 0, 128, 1)}};
   load.posts = {{0, 1}};
-  Instruction gather{.opcode = Opcode::dma_gather, .engine = Engine::gpsimd, .queue = 1, .rows = rows, .row_bytes = 64,
-                     .dst = gathered, .src = {in_hbm(DType::f32, 0, 0, 1, 16), index}};
+  Instruction gather{.opcode = Opcode::dma_gather,
+                     .engine = Engine::gpsimd,
+                     .queue = 1,
+                     .rows = rows,
+                     .row_bytes = 64,
+                     .dst = gathered,
+                     .src = {in_hbm(DType::f32, 0, 0, 1, 16), index}};
   gather.waits = {{0, 1}};
   gather.posts = {{1, 1}};
-  Instruction store{.opcode = Opcode::dma_copy, .engine = Engine::sync, .queue = 0,
-                    .dst = in_hbm(DType::f32, 2, 0, 128, 16), .src = {in_sbuf(DType::f32, 1, 1, 128, 16)}};
+  Instruction store{.opcode = Opcode::dma_copy,
+                    .engine = Engine::sync,
+                    .queue = 0,
+                    .dst = in_hbm(DType::f32, 2, 0, 128, 16),
+                    .src = {in_sbuf(DType::f32, 1, 1, 128, 16)}};
   store.waits = {{1, 1}};
   code.code = {rotate0, rotate1, load, gather, store};
   program->cores.push_back(std::move(code));

@@ -66,6 +66,8 @@ TEST_F(SettingsTest, NamesVariableValueAndWhatIsAllowed) {
             "NEURON_RT_VISIBLE_CORES=3-1: expected core numbers as in 0-3 or 0,2,5");
   EXPECT_EQ(error("NEURON_RT_NUM_CORES", "4x"), "NEURON_RT_NUM_CORES=4x: expected an integer from 1 to 128");
   EXPECT_EQ(error("NEURON_LAUNCH_BLOCKING", "maybe"), "NEURON_LAUNCH_BLOCKING=maybe: expected 0 or 1");
+  EXPECT_EQ(error("OPENTRN_HOST_PLAN", "yes"),
+            "OPENTRN_HOST_PLAN=yes: expected on (host plans), off (the reference interpreter) or check (both, compared)");
 }
 
 TEST_F(SettingsTest, DeviceIndexOutOfRange) {
