@@ -6,13 +6,27 @@
 #include "runtime/settings.h"
 #include "spec/chip.h"
 
+#include "isa/access.h"
+
 namespace opentrn::runtime {
 namespace {
 
+// Whether an instruction names the buffer: a parameter of the graph may be there for its address only (`out=`).
+std::vector<bool> buffers_touched(const isa::Program& program) {
+  std::vector<bool> touched(program.buffers.size(), false);
+  for (const isa::CoreProgram& core : program.cores)
+    for (const isa::Instruction& instruction : core.code)
+      for (const isa::OperandUse& use : isa::operand_uses(instruction, program))
+        if (use.pattern->memory == isa::Memory::hbm) touched[static_cast<size_t>(use.pattern->buffer)] = true;
+  return touched;
+}
+
 void add_regions(Kernel& kernel, const isa::Program& program) {
+  const std::vector<bool> touched = buffers_touched(program);
   std::vector<int32_t> region_of;  // by argument
   size_t argument = 0;
-  for (const isa::Buffer& buffer : program.buffers) {
+  for (size_t b = 0; b < program.buffers.size(); ++b) {
+    const isa::Buffer& buffer = program.buffers[b];
     if (buffer.kind != isa::Buffer::Kind::input && buffer.kind != isa::Buffer::Kind::output) continue;
     const Kernel::ArgumentBuffer& a = kernel.arguments[argument];
     if (a.alias >= 0) {
@@ -22,7 +36,7 @@ void add_regions(Kernel& kernel, const isa::Program& program) {
       kernel.regions.push_back({static_cast<int32_t>(argument), 0, false});
     }
     Kernel::Region& region = kernel.regions[static_cast<size_t>(region_of.back())];
-    region.bytes = std::max(region.bytes, a.bytes);
+    if (touched[b]) region.bytes = std::max(region.bytes, a.bytes);
     region.written |= buffer.kind == isa::Buffer::Kind::output;
     ++argument;
   }
