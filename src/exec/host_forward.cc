@@ -397,53 +397,66 @@ class Forwarder {
     }
   }
 
+  // A tile that is only filled and then stored: what fills it writes to where it goes.
   void store(size_t tile) {
-    const Use* write = nullptr;
+    std::vector<int> writes;
     const Use* read = nullptr;
-    int number = -1;
     for (const int u : uses_.of_tile[tile]) {
       const Use& x = use(u);
       if (x.gone || !x.on_chip()) continue;
-      if (x.writes ? x.reads || write : read != nullptr) return;
-      (x.writes ? write : read) = &x;
-      if (x.writes) number = u;
+      if (x.writes ? x.reads : read != nullptr) return;
+      if (x.writes) writes.push_back(u);
+      else read = &x;
     }
-    if (!write || !read || read->leaf < write->leaf || !(write->loops == read->loops)) return;
-    Instruction& producer = write->node->instruction;
-    Instruction& transfer = read->node->instruction;
-    if (!is_store(transfer) || !writes_a_stream(producer.opcode)) return;
-    const AccessPattern& from = transfer.src[0];
-    const AccessPattern& to = transfer.dst;
-    const AccessPattern& made = *write->pattern;
-    if (!made.terms.empty() || !from.terms.empty() || made.dtype != from.dtype || made.partition != from.partition ||
-        made.partitions != from.partitions || made.offset != from.offset || dims_of(made) != dims_of(from) ||
-        to.partitions != from.partitions || to.free_elements() != from.free_elements())
-      return;
-    const auto inner = dims_of(to);
-    if (!inner.empty() && inner.back().second != size_of(to.dtype) && producer.opcode != Opcode::tensor_copy) return;
-    AccessPattern target = to;
-    if (producer.opcode == Opcode::gpsimd_kernel) {  // operands keep their outer dimensions
-      target.dims.clear();
-      const auto left = dims_of(to);
-      if (left.size() > 1) return;
-      int64_t stride = left.empty() ? 1 : left[0].second / size_of(to.dtype);
-      SmallVector<Dim, 4> reversed;
-      for (size_t d = made.dims.size(); d-- > 0;) {
-        reversed.push_back({stride, made.dims[d].count});
-        stride *= made.dims[d].count;
-      }
-      for (size_t d = reversed.size(); d-- > 0;) target.dims.push_back(reversed[d]);
-    }
+    if (writes.empty() || !read || !is_store(read->node->instruction)) return;
+    const AccessPattern& from = read->node->instruction.src[0];
+    const AccessPattern& to = read->node->instruction.dst;
+    if (!from.terms.empty() || to.partitions != from.partitions || to.free_elements() != from.free_elements()) return;
+    LoadMap map;  // the transfer read backwards: where each byte of the tile goes
+    map.partition = from.partition;
+    map.partitions = from.partitions;
+    map.base = from.offset;
+    map.partition_step = to.partition_stride * size_of(to.dtype);
+    map.source = to;
+    if (!common(dims_of(from), dims_of(to), map.dims)) return;
+    for (const Mapped& d : map.dims)
+      if (d.row <= 0) return;
+    merge(map.dims);
     const Use* destination = nullptr;
     for (const Use& other : of_leaf(read->leaf))
       if (other.writes) destination = &other;
-    if (disturbed(*destination, *write, *read, false)) return;
-    for (const Use& own : of_leaf(write->leaf))
-      if (!own.on_chip() && own.root == destination->root &&
-          may_conflict(uses_, own, *destination, own.loops.size(), program_) && !in_place(producer, to, *own.pattern))
+    std::vector<AccessPattern> targets;
+    for (const int u : writes) {
+      const Use& write = use(u);
+      const Instruction& producer = write.node->instruction;
+      if (read->leaf < write.leaf || !(write.loops == read->loops) || !write.pattern->terms.empty() ||
+          !writes_a_stream(producer.opcode))
         return;
-    redirect(number, target);
+      std::optional<AccessPattern> target = translate(map, write, uses_);
+      if (!target || !suits(producer, *write.pattern, *target) || disturbed(*destination, write, *read, false)) return;
+      for (const Use& own : of_leaf(write.leaf))
+        if (!own.on_chip() && own.root == destination->root &&
+            may_conflict(uses_, own, *destination, own.loops.size(), program_) && !in_place(producer, *target, *own.pattern))
+          return;
+      targets.push_back(*target);
+    }
+    for (size_t w = 0; w < writes.size(); ++w) redirect(writes[w], targets[w]);
     remove(*read->node, read->leaf);
+  }
+
+  // Whether the producer can write `target`, which holds the elements of `made` in their order.
+  static bool suits(const Instruction& producer, const AccessPattern& made, AccessPattern& target) {
+    if (producer.opcode == Opcode::gpsimd_kernel) {  // operands keep their outer dimensions
+      if (target.dims.size() > 1) return false;
+      int64_t stride = target.dims.empty() ? 1 : target.dims[0].stride;
+      target.dims = made.dims;
+      for (size_t d = target.dims.size(); d-- > 0;) {
+        target.dims[d].stride = stride;
+        stride *= target.dims[d].count;
+      }
+      return true;
+    }
+    return target.dims.empty() || target.dims.back().stride == 1 || producer.opcode == Opcode::tensor_copy;
   }
 
   std::vector<Node>& nodes_;

@@ -139,6 +139,20 @@ void join_blocks(std::vector<Node>& nodes, const Operands& operands) {
   }
 }
 
+// Whether `b` may be executed where `a` stands: nothing between them depends on the order.
+bool moves_up(const std::vector<Node>& nodes, size_t a, size_t b, const Operands& operands) {
+  const AccessPattern& moved = nodes[b].instruction.dst;
+  for (size_t between = a + 1; between < b; ++between) {
+    const AccessPattern& other = nodes[between].instruction.dst;
+    if (!operands.constant(nodes[between].instruction) || !(other.terms == moved.terms) ||
+        (other.memory == moved.memory && other.buffer == moved.buffer &&
+         isa::overlap(isa::byte_set(other), isa::byte_set(moved))))
+      return false;
+  }
+  return true;
+}
+
+// Multiplications of the same moving operand by the next columns of the stationary one, into the next rows.
 void join_neighbours(std::vector<Node>& nodes, const Operands& operands) {
   for (size_t a = 0; a < nodes.size(); ++a) {
     if (nodes[a].is_loop()) {
@@ -148,21 +162,25 @@ void join_neighbours(std::vector<Node>& nodes, const Operands& operands) {
     if (!is_matmul(nodes[a])) continue;
     Instruction& first = nodes[a].instruction;
     if (!operands.constant(first) || first.dst.memory != Memory::hbm || first.src[0].dims.size() != 1) continue;
-    while (a + 1 < nodes.size() && is_matmul(nodes[a + 1])) {
-      const Instruction& next = nodes[a + 1].instruction;
+    for (size_t b = a + 1; b < nodes.size() && is_matmul(nodes[b]);) {
+      const Instruction& next = nodes[b].instruction;
       AccessPattern& stationary = first.src[0];
       const AccessPattern& q = next.src[0];
       const int64_t rows = stationary.dims[0].count;
       AccessPattern as_first = q;  // rows may differ at the edge
       if (q.dims.size() == 1) as_first.dims[0].count = static_cast<int32_t>(rows);
-      if (next.accumulate != first.accumulate || !(next.src[1] == first.src[1]) || !alike(stationary, as_first) ||
-          q.partitions != stationary.partitions || !alike(first.dst, next.dst) ||
-          q.offset - stationary.offset != rows * stationary.dims[0].stride * size_of(q.dtype) ||
-          next.dst.offset - first.dst.offset != rows * row_bytes(first.dst) || rows + q.dims[0].count > kMost)
-        break;
+      const bool follows =
+          next.accumulate == first.accumulate && next.src[1] == first.src[1] && alike(stationary, as_first) &&
+          q.partitions == stationary.partitions && alike(first.dst, next.dst) &&
+          q.offset - stationary.offset == rows * stationary.dims[0].stride * size_of(q.dtype) &&
+          next.dst.offset - first.dst.offset == rows * row_bytes(first.dst) && rows + q.dims[0].count <= kMost;
+      if (!follows || !operands.constant(next) || !moves_up(nodes, a, b, operands)) {
+        ++b;
+        continue;
+      }
       stationary.dims[0].count += q.dims[0].count;
       first.dst.partitions = static_cast<int16_t>(first.dst.partitions + next.dst.partitions);
-      nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(a) + 1);
+      nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(b));
     }
   }
 }

@@ -119,11 +119,16 @@ class StripMiner {
     bool shared = false;
     int least = 1;
     std::vector<int> readers(program_.buffers.size(), 0);
+    // The most that is alive at a time: tiles that come and go share memory.
+    std::vector<int64_t> alive(uses.leaves.size() + 1, 0);
     for (size_t t = 0; t < tiles_.size(); ++t) {
-      if (uses.of_tile[t].empty()) continue;
-      bytes += tiles_[t].bytes;
-      shared |= uses.of_tile[t].size() > 1;
+      const std::vector<int>& of_tile = uses.of_tile[t];
+      if (of_tile.empty()) continue;
+      shared |= of_tile.size() > 1;
+      for (int leaf = uses.all[static_cast<size_t>(of_tile.front())].leaf; leaf <= uses.all[static_cast<size_t>(of_tile.back())].leaf; ++leaf)
+        alive[static_cast<size_t>(leaf)] += tiles_[t].bytes;
     }
+    bytes = std::ranges::max(alive);
     std::vector<std::pair<int, int64_t>> rows_seen;  // root, offset: rows that several instructions touch count once
     for (const Use& use : uses.all) {
       if (use.on_chip()) continue;
