@@ -363,6 +363,8 @@ class Forwarder {
     std::vector<AccessPattern> replaced(reads.size());
     for (size_t r = 0; r < reads.size(); ++r) {
       const Use& read = *reads[r];
+      // The source's address is that of the reader's iteration.
+      if (common_loops(*writes[0], read) < writes[0]->loops.size()) return;
       std::optional<AccessPattern> hbm;
       for (const LoadMap& map : maps)
         if ((hbm = translate(map, read, uses_))) break;
