@@ -45,6 +45,7 @@ class TreeBuilder {
         case Opcode::event_semaphore: break;
         case Opcode::rotate: {
           // A register is written in one place, so that a reader sees the rotation of its own iteration.
+          if (static_cast<size_t>(i.reg) >= tile_of_.size()) tile_of_.resize(static_cast<size_t>(i.reg) + 1, -1);
           int& tile = tile_of_[static_cast<size_t>(i.reg)];
           if (tile >= 0) throw Unplannable{"a slot register is written twice"};
           tile = static_cast<int>(code_.tiles.size());
@@ -73,7 +74,7 @@ class TreeBuilder {
           each_operand(node.instruction, [&](AccessPattern& p) {
             if (p.memory != Memory::sbuf && p.memory != Memory::psum) return;
             if (p.slot < 0) throw Unplannable{"an operand without slot register"};
-            const int tile = tile_of_[static_cast<size_t>(p.slot)];
+            const int tile = static_cast<size_t>(p.slot) < tile_of_.size() ? tile_of_[static_cast<size_t>(p.slot)] : -1;
             if (tile < 0) throw Unplannable{"a slot register is read before it is written"};
             p.slot = static_cast<int16_t>(tile);
           });
