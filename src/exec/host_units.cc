@@ -29,14 +29,21 @@ class Phase {
     // What a unit loads for itself must be what it would have found; else it begins where the load stood.
     for (bool changed = true; changed;) {
       changed = false;
+      std::vector<bool> needed(code_.nodes.size(), false);
       for (const auto& [first, last] : ranges) {
         for (const int item : slice(first, last)) {
+          needed[static_cast<size_t>(item)] = true;
           if (!loads_something_changed(item, first)) continue;
           join(item, last);
           changed = true;
           break;
         }
         if (changed) break;
+      }
+      for (int item = begin_; item < end_ && !changed; ++item) {
+        if (range(item) >= 0 || needed[static_cast<size_t>(item)] || !may_fault(node(item).instruction)) continue;
+        range(item) = item;
+        changed = true;
       }
       if (changed) {
         join_tiles();
@@ -67,6 +74,9 @@ class Phase {
   const std::vector<int>& uses(int item) const { return of_item_[static_cast<size_t>(item)]; }
   const Use& use(int u) const { return uses_.all[static_cast<size_t>(u)]; }
   int& range(int item) { return range_[static_cast<size_t>(item)]; }
+
+  // A fault is a result even where nobody needs the values.
+  static bool may_fault(const isa::Instruction& i) { return i.opcode == Opcode::dma_gather && !i.skip_out_of_bounds; }
 
   bool writes_hbm(int item) const {
     return std::ranges::any_of(uses(item), [&](int u) { return use(u).writes && !use(u).on_chip(); });
