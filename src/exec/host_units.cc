@@ -18,8 +18,12 @@ class Phase {
       const int item = item_of_leaf[static_cast<size_t>(uses.all[u].leaf)];
       if (item >= begin && item < end) of_item_[static_cast<size_t>(item)].push_back(static_cast<int>(u));
     }
-    for (int item = begin; item < end; ++item)
-      if (node(item).is_loop() || writes_hbm(item)) range_[static_cast<size_t>(item)] = item;
+    last_use_.assign(uses.of_tile.size(), -1);
+    for (int item = begin; item < end; ++item) {
+      if (node(item).is_loop() || writes_hbm(item)) range(item) = item;
+      for (const int u : this->uses(item))
+        if (use(u).on_chip()) last_use_[static_cast<size_t>(use(u).tile())] = item;
+    }
     join_tiles();
   }
 
@@ -134,7 +138,7 @@ class Phase {
         straight &= !node(item).is_loop();
         continue;
       }
-      if (!ranges.empty() && straight && !node(item).is_loop() && alone(item)) {
+      if (!ranges.empty() && straight && !node(item).is_loop() && alone(item) && !fills_for_others(ranges.back().second + 1, item)) {
         join(ranges.back().first, item);
         ranges.back().second = item;
         continue;
@@ -143,6 +147,13 @@ class Phase {
       straight = !node(item).is_loop();
     }
     return ranges;
+  }
+  // Whether what lies between two items fills a tile that is used behind them: other ranges repeat it for themselves.
+  bool fills_for_others(int begin, int end) const {
+    for (int item = begin; item < end; ++item)
+      for (const int u : uses(item))
+        if (use(u).writes && use(u).on_chip() && last_use_[static_cast<size_t>(use(u).tile())] > end) return true;
+    return false;
   }
   bool alone(int item) const {
     return std::ranges::count(range_, range_[static_cast<size_t>(item)]) == 1;
@@ -219,6 +230,7 @@ class Phase {
   const CoreCode& code_;
   const Uses& uses_;
   const int begin_, end_;
+  std::vector<int> last_use_;              // per tile: the last item that refers to it
   std::vector<int> range_;                 // per item: the first item of its range, -1: repeatable, on-chip only
   std::vector<std::vector<int>> of_item_;  // uses
 };
