@@ -1,5 +1,6 @@
 // From a core's instruction list to a tree with tiles, its operands, and the proof that tiles behave like slots.
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -335,6 +336,24 @@ void check_tiles(const CoreCode& code, const Uses& uses, const isa::CoreProgram&
         throw Unplannable{"overlapping pools are in use at the same time"};
     }
   }
+}
+
+bool elements_apart(const AccessPattern& pattern) {
+  const int64_t size = size_of(pattern.dtype);
+  SmallVector<isa::Step, 5> steps;  // the smallest first
+  const auto add = [&](int64_t stride, int64_t count) {
+    if (count == 1) return;
+    steps.push_back({std::abs(stride * size), count});
+    for (size_t s = steps.size() - 1; s > 0 && steps[s].bytes < steps[s - 1].bytes; --s) std::swap(steps[s], steps[s - 1]);
+  };
+  for (const isa::Dim& d : pattern.dims) add(d.stride, d.count);
+  if (pattern.memory == Memory::hbm) add(pattern.partition_stride, pattern.partitions);
+  int64_t reach = size;
+  for (const isa::Step& step : steps) {
+    if (step.bytes < reach) return false;
+    reach += step.bytes * (step.count - 1);
+  }
+  return true;
 }
 
 bool reads_what_was_written(const Uses& uses, const Use& read) {
