@@ -533,6 +533,12 @@ kernel two {
     i.dst.partition = static_cast<int16_t>(evacuated.first);
   }
 
+  // Results do not fall on the instruction's own scalars: which of those it has read by then is not defined.
+  static void keep_scalars(Instruction& i) {
+    for (Scalar* s : {&i.s0, &i.s1})
+      if (s->kind == Scalar::Kind::tile && s->tile.slot == i.dst.slot) *s = Scalar::imm(0.5);
+  }
+
   // One instruction on tiles.
   void compute() {
     const Tile* model = any(Memory::sbuf, DType::f32);
@@ -591,6 +597,7 @@ kernel two {
           i->s0 = scalar();
           i->reverse0 = once_in(3);
           if (once_in(3)) i->op1 = AluOp::add, i->s1 = scalar();
+          keep_scalars(*i);
         }
         return;
       case 5:
@@ -598,6 +605,7 @@ kernel two {
           i->act = once_in(2) ? isa::ActFn::copy : isa::ActFn::relu;
           if (once_in(2)) i->s0 = scalar();
           if (once_in(2)) i->s1 = scalar();
+          keep_scalars(*i);
         }
         return;
       case 6: {
