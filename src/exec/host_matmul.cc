@@ -154,8 +154,11 @@ void join_neighbours(std::vector<Node>& nodes, const Operands& operands) {
           q.offset - stationary.offset != rows * stationary.dims[0].stride * size_of(q.dtype) ||
           next.dst.offset - first.dst.offset != rows * row_bytes(first.dst) || rows + q.dims[0].count > kMost)
         break;
+      AccessPattern both = first.dst;
+      both.partitions = static_cast<int16_t>(both.partitions + next.dst.partitions);
+      if (!elements_apart(both)) break;  // the later row counts
       stationary.dims[0].count += q.dims[0].count;
-      first.dst.partitions = static_cast<int16_t>(first.dst.partitions + next.dst.partitions);
+      first.dst = both;
       nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(a) + 1);
     }
   }
