@@ -139,7 +139,7 @@ class Phase {
         continue;
       }
       if (!ranges.empty() && straight && !node(item).is_loop() && alone(item) && !fills_for_others(ranges.back().second + 1, item)) {
-        join(ranges.back().first, item);
+        std::fill(range_.begin() + ranges.back().second + 1, range_.begin() + item + 1, range(ranges.back().first));
         ranges.back().second = item;
         continue;
       }
