@@ -49,6 +49,7 @@ class TreeBuilder {
           if (static_cast<size_t>(i.reg) >= tile_of_.size()) tile_of_.resize(static_cast<size_t>(i.reg) + 1, -1);
           int& tile = tile_of_[static_cast<size_t>(i.reg)];
           if (tile >= 0) throw Unplannable{"a slot register is written twice"};
+          if (code_.tiles.size() > INT16_MAX) throw Unplannable{"too many tiles"};  // operands name them in `slot`
           tile = static_cast<int>(code_.tiles.size());
           code_.tiles.push_back({i.pool, core_.pools[static_cast<size_t>(i.pool)].bytes, static_cast<int>(at)});
           break;
