@@ -55,7 +55,7 @@ class LaunchMemory {
   explicit LaunchMemory(const isa::Program& program, uint32_t seed = 1) {
     std::mt19937 random(seed);
     for (const isa::Buffer& b : program.buffers) {
-      std::vector<std::byte>& bytes = memory_.emplace_back(static_cast<size_t>(b.bytes) + 8);
+      std::vector<std::byte>& bytes = memory_.emplace_back(static_cast<size_t>(b.bytes));  // not a byte more: sanitizers watch
       if (b.kind == isa::Buffer::Kind::constant) std::ranges::copy(b.data, bytes.begin());
       else fill(b, bytes, random);
     }

@@ -622,6 +622,19 @@ TEST(Plan, NeighbouringRowsAreJoined) {
   EXPECT_TRUE(p.has("out [0:192 step 64] [1,64] <- f32 a [0:128 step 192] [1,192]")) << p.text;
 }
 
+TEST(Plan, RowsThatOverlapAreNotJoined) {
+  std::string code;
+  for (int m = 0; m < 2; ++m)
+    code += fmt::format("rotate t{0} = acc\nrotate t{1} = x\nrotate t{2} = y\nrotate t{3} = z\n"
+        "sync.q0 dma_copy f32 x[t{1}] [0:128] [1,1] <- f32 b+{4} [0:128 step 2] [1,1]\n"
+        "sync.q0 dma_copy f32 y[t{2}] [0:128] [1,64] <- f32 b [0:128 step 64] [1,64]\n"
+        "tensor nc_matmul f32 acc[t{0}] [0:1] [1,64] <- f32 x[t{1}] [0:128] [1,1], f32 y[t{2}] [0:128] [1,64]\n"
+        "scalar tensor_copy f32 z[t{3}] [0:1] [1,64] <- f32 acc[t{0}] [0:1] [1,64]\n"
+        "sync.q0 dma_copy f32 out+{5} [0:1 step 5] [1,64] <- f32 z[t{3}] [0:1] [1,64]\n",
+        4 * m, 4 * m + 1, 4 * m + 2, 4 * m + 3, m * 4, m * 20);
+  EXPECT_EQ(check_plan(kInPlace + core(code)).count("nc_matmul"), 2);
+}
+
 // ---- launches
 
 TEST(Plan, ManyBuffersAndScalars) {
