@@ -214,6 +214,9 @@ class Digits {
   std::vector<int64_t> largest_;
 };
 
+// Whether the instruction looks at the free dimensions of its sources, not only at the order of their elements.
+bool has_shape(Opcode opcode) { return opcode == Opcode::tensor_reduce || opcode == Opcode::gpsimd_kernel; }
+
 // The HBM pattern that holds what `read` finds in the tile, nullopt if that is not a pattern.
 std::optional<AccessPattern> translate(const LoadMap& map, const Use& read, const Uses& uses) {
   const AccessPattern& p = *read.pattern;
@@ -242,8 +245,13 @@ std::optional<AccessPattern> translate(const LoadMap& map, const Use& read, cons
     else hbm.terms.push_back({term.reg, steps[0].hbm});
   }
   SmallVector<Mapped, 8> dims;
+  const bool shaped = has_shape(read.node->instruction.opcode);
   for (const Dim& d : p.dims) {
-    if (dims.size() > 6 || !digits.steps(d.count, d.stride * size, dims)) return std::nullopt;
+    const size_t before = dims.size();
+    if (before > 6 || !digits.steps(d.count, d.stride * size, dims)) return std::nullopt;
+    if (!shaped) continue;
+    if (d.count == 1) dims.push_back({1, size, size});
+    if (dims.size() != before + 1) return std::nullopt;
   }
   if (dims.size() > 4) return std::nullopt;
   for (const Mapped& d : dims) {
@@ -355,6 +363,8 @@ class Forwarder {
     std::vector<AccessPattern> replaced(reads.size());
     for (size_t r = 0; r < reads.size(); ++r) {
       const Use& read = *reads[r];
+      // The source's address is that of the reader's iteration.
+      if (common_loops(*writes[0], read) < writes[0]->loops.size()) return;
       std::optional<AccessPattern> hbm;
       for (const LoadMap& map : maps)
         if ((hbm = translate(map, read, uses_))) break;

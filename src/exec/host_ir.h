@@ -77,6 +77,8 @@ CoreCode tree_of(const isa::Program& program, int core);
 // Throws Unplannable unless tiles may have memory of their own: no slot is taken again, and no overlapping pool written,
 // while a tile is in use.
 void check_tiles(const CoreCode& code, const Uses& uses, const isa::CoreProgram& core);
+// Whether each element of the pattern has bytes of its own; false also where its dimensions are not nested.
+bool elements_apart(const isa::AccessPattern& pattern);
 // True when every byte of its tile that a use reads was written before, in the same iteration of the loops around the tile.
 bool reads_what_was_written(const Uses& uses, const Use& read);
 

@@ -37,6 +37,7 @@ class Operands {
   bool constant(const AccessPattern& p) const {
     return p.memory == Memory::hbm && !written_[static_cast<size_t>(roots_[static_cast<size_t>(p.buffer)])];
   }
+  int root(const AccessPattern& p) const { return p.memory == Memory::hbm ? roots_[static_cast<size_t>(p.buffer)] : -1; }
   bool constant(const Instruction& i) const { return constant(i.src[0]) && constant(i.src[1]); }
 
  private:
@@ -145,7 +146,7 @@ bool moves_up(const std::vector<Node>& nodes, size_t a, size_t b, const Operands
   for (size_t between = a + 1; between < b; ++between) {
     const AccessPattern& other = nodes[between].instruction.dst;
     if (!operands.constant(nodes[between].instruction) || !(other.terms == moved.terms) ||
-        (other.memory == moved.memory && other.buffer == moved.buffer &&
+        (other.memory == moved.memory && operands.root(other) == operands.root(moved) &&
          isa::overlap(isa::byte_set(other), isa::byte_set(moved))))
       return false;
   }
@@ -169,17 +170,20 @@ void join_neighbours(std::vector<Node>& nodes, const Operands& operands) {
       const int64_t rows = stationary.dims[0].count;
       AccessPattern as_first = q;  // rows may differ at the edge
       if (q.dims.size() == 1) as_first.dims[0].count = static_cast<int32_t>(rows);
+      AccessPattern both = first.dst;
+      both.partitions = static_cast<int16_t>(std::min<int64_t>(kMost, both.partitions + next.dst.partitions));
       const bool follows =
           next.accumulate == first.accumulate && next.src[1] == first.src[1] && alike(stationary, as_first) &&
           q.partitions == stationary.partitions && alike(first.dst, next.dst) &&
           q.offset - stationary.offset == rows * stationary.dims[0].stride * size_of(q.dtype) &&
-          next.dst.offset - first.dst.offset == rows * row_bytes(first.dst) && rows + q.dims[0].count <= kMost;
+          next.dst.offset - first.dst.offset == rows * row_bytes(first.dst) && rows + q.dims[0].count <= kMost &&
+          elements_apart(both);  // where rows overlap the later one counts
       if (!follows || !operands.constant(next) || !moves_up(nodes, a, b, operands)) {
         ++b;
         continue;
       }
       stationary.dims[0].count += q.dims[0].count;
-      first.dst.partitions = static_cast<int16_t>(first.dst.partitions + next.dst.partitions);
+      first.dst = both;
       nodes.erase(nodes.begin() + static_cast<std::ptrdiff_t>(b));
     }
   }

@@ -1,6 +1,7 @@
 #include "exec/host_strips.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace opentrn::exec::host {
@@ -211,7 +212,9 @@ class StripMiner {
         }
         if (first > 0) {
           if (i.s0 && i.s0.kind != isa::Scalar::Kind::immediate) return false;
-          i.s0 = isa::Scalar::imm((i.s0 ? i.s0.value : 0) + static_cast<double>(step * first));
+          const double base = std::trunc(i.s0 ? i.s0.value : 0) + static_cast<double>(step * first);
+          if (!(std::abs(base) < 0x1p53)) return false;
+          i.s0 = isa::Scalar::imm(base);
         }
         if (reg >= 0 && step != 0) {
           if (i.pattern_terms.size() == 4) return false;

@@ -1,5 +1,6 @@
 // From a core's instruction list to a tree with tiles, its operands, and the proof that tiles behave like slots.
 #include <algorithm>
+#include <cstdlib>
 #include <stdexcept>
 
 #include "base/error.h"
@@ -45,8 +46,10 @@ class TreeBuilder {
         case Opcode::event_semaphore: break;
         case Opcode::rotate: {
           // A register is written in one place, so that a reader sees the rotation of its own iteration.
+          if (static_cast<size_t>(i.reg) >= tile_of_.size()) tile_of_.resize(static_cast<size_t>(i.reg) + 1, -1);
           int& tile = tile_of_[static_cast<size_t>(i.reg)];
           if (tile >= 0) throw Unplannable{"a slot register is written twice"};
+          if (code_.tiles.size() > INT16_MAX) throw Unplannable{"too many tiles"};  // operands name them in `slot`
           tile = static_cast<int>(code_.tiles.size());
           code_.tiles.push_back({i.pool, core_.pools[static_cast<size_t>(i.pool)].bytes, static_cast<int>(at)});
           break;
@@ -73,7 +76,7 @@ class TreeBuilder {
           each_operand(node.instruction, [&](AccessPattern& p) {
             if (p.memory != Memory::sbuf && p.memory != Memory::psum) return;
             if (p.slot < 0) throw Unplannable{"an operand without slot register"};
-            const int tile = tile_of_[static_cast<size_t>(p.slot)];
+            const int tile = static_cast<size_t>(p.slot) < tile_of_.size() ? tile_of_[static_cast<size_t>(p.slot)] : -1;
             if (tile < 0) throw Unplannable{"a slot register is read before it is written"};
             p.slot = static_cast<int16_t>(tile);
           });
@@ -334,6 +337,24 @@ void check_tiles(const CoreCode& code, const Uses& uses, const isa::CoreProgram&
         throw Unplannable{"overlapping pools are in use at the same time"};
     }
   }
+}
+
+bool elements_apart(const AccessPattern& pattern) {
+  const int64_t size = size_of(pattern.dtype);
+  SmallVector<isa::Step, 5> steps;  // the smallest first
+  const auto add = [&](int64_t stride, int64_t count) {
+    if (count == 1) return;
+    steps.push_back({std::abs(stride * size), count});
+    for (size_t s = steps.size() - 1; s > 0 && steps[s].bytes < steps[s - 1].bytes; --s) std::swap(steps[s], steps[s - 1]);
+  };
+  for (const isa::Dim& d : pattern.dims) add(d.stride, d.count);
+  if (pattern.memory == Memory::hbm) add(pattern.partition_stride, pattern.partitions);
+  int64_t reach = size;
+  for (const isa::Step& step : steps) {
+    if (step.bytes < reach) return false;
+    reach += step.bytes * (step.count - 1);
+  }
+  return true;
 }
 
 bool reads_what_was_written(const Uses& uses, const Use& read) {

@@ -18,8 +18,12 @@ class Phase {
       const int item = item_of_leaf[static_cast<size_t>(uses.all[u].leaf)];
       if (item >= begin && item < end) of_item_[static_cast<size_t>(item)].push_back(static_cast<int>(u));
     }
-    for (int item = begin; item < end; ++item)
-      if (node(item).is_loop() || writes_hbm(item)) range_[static_cast<size_t>(item)] = item;
+    last_use_.assign(uses.of_tile.size(), -1);
+    for (int item = begin; item < end; ++item) {
+      if (node(item).is_loop() || writes_hbm(item)) range(item) = item;
+      for (const int u : this->uses(item))
+        if (use(u).on_chip()) last_use_[static_cast<size_t>(use(u).tile())] = item;
+    }
     join_tiles();
   }
 
@@ -29,14 +33,21 @@ class Phase {
     // What a unit loads for itself must be what it would have found; else it begins where the load stood.
     for (bool changed = true; changed;) {
       changed = false;
+      std::vector<bool> needed(code_.nodes.size(), false);
       for (const auto& [first, last] : ranges) {
         for (const int item : slice(first, last)) {
+          needed[static_cast<size_t>(item)] = true;
           if (!loads_something_changed(item, first)) continue;
           join(item, last);
           changed = true;
           break;
         }
         if (changed) break;
+      }
+      for (int item = begin_; item < end_ && !changed; ++item) {
+        if (range(item) >= 0 || needed[static_cast<size_t>(item)] || !may_fault(node(item).instruction)) continue;
+        range(item) = item;
+        changed = true;
       }
       if (changed) {
         join_tiles();
@@ -67,6 +78,9 @@ class Phase {
   const std::vector<int>& uses(int item) const { return of_item_[static_cast<size_t>(item)]; }
   const Use& use(int u) const { return uses_.all[static_cast<size_t>(u)]; }
   int& range(int item) { return range_[static_cast<size_t>(item)]; }
+
+  // A fault is a result even where nobody needs the values.
+  static bool may_fault(const isa::Instruction& i) { return i.opcode == Opcode::dma_gather && !i.skip_out_of_bounds; }
 
   bool writes_hbm(int item) const {
     return std::ranges::any_of(uses(item), [&](int u) { return use(u).writes && !use(u).on_chip(); });
@@ -124,8 +138,8 @@ class Phase {
         straight &= !node(item).is_loop();
         continue;
       }
-      if (!ranges.empty() && straight && !node(item).is_loop() && alone(item)) {
-        join(ranges.back().first, item);
+      if (!ranges.empty() && straight && !node(item).is_loop() && alone(item) && !fills_for_others(ranges.back().second + 1, item)) {
+        std::fill(range_.begin() + ranges.back().second + 1, range_.begin() + item + 1, range(ranges.back().first));
         ranges.back().second = item;
         continue;
       }
@@ -133,6 +147,13 @@ class Phase {
       straight = !node(item).is_loop();
     }
     return ranges;
+  }
+  // Whether what lies between two items fills a tile that is used behind them: other ranges repeat it for themselves.
+  bool fills_for_others(int begin, int end) const {
+    for (int item = begin; item < end; ++item)
+      for (const int u : uses(item))
+        if (use(u).writes && use(u).on_chip() && last_use_[static_cast<size_t>(use(u).tile())] > end) return true;
+    return false;
   }
   bool alone(int item) const {
     return std::ranges::count(range_, range_[static_cast<size_t>(item)]) == 1;
@@ -209,6 +230,7 @@ class Phase {
   const CoreCode& code_;
   const Uses& uses_;
   const int begin_, end_;
+  std::vector<int> last_use_;              // per tile: the last item that refers to it
   std::vector<int> range_;                 // per item: the first item of its range, -1: repeatable, on-chip only
   std::vector<std::vector<int>> of_item_;  // uses
 };

@@ -169,9 +169,12 @@ struct PlanBuilder {
       host::CoreCode code = host::tree_of(program, static_cast<int>(core));
       const host::Uses uses = host::uses_of(code.nodes, program, roots, code.tiles.size());
       host::check_tiles(code, uses, program.cores[core]);
-      for (const host::Use& use : uses.all)
+      for (const host::Use& use : uses.all) {
+        // The last element in a place counts, and not every instruction goes through its elements in their order.
+        if (use.writes && !host::elements_apart(*use.pattern)) throw host::Unplannable{"an instruction writes a place twice"};
         if (use.on_chip() && use.reads && !host::reads_what_was_written(uses, use))
           throw host::Unplannable{"an operand reads bytes that were not written"};
+      }
       size_t barriers = 0;
       for (const Node& node : code.nodes) barriers += node.instruction.opcode == isa::Opcode::barrier;
       if (core > 0 && barriers + 1 != phases) throw host::Unplannable{"cores with different numbers of barriers"};

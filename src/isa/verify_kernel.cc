@@ -1,5 +1,6 @@
 #include "isa/verify_kernel.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -122,7 +123,10 @@ void check_kernel_use(const GpsimdKernel& kernel, const Instruction& i, int core
   for (size_t n = 0; n < operands.size(); ++n)
     if (per_element[n] && row == nullptr) row = operands[n];
   const AccessPattern& first = row ? *row : *operands[0];
-  auto inner = [](const AccessPattern& ap) { return ap.dims.empty() ? 1 : ap.dims.back().count; };
+  // An operand with a dimension less than others has one element per row.
+  size_t most = 0;
+  for (const AccessPattern* ap : operands) most = std::max(most, ap->dims.size());
+  auto inner = [most](const AccessPattern& ap) { return most == 0 || ap.dims.size() < most ? 1 : ap.dims.back().count; };
   for (size_t n = 0; n < operands.size(); ++n) {
     const AccessPattern& ap = *operands[n];
     bool outer = ap.partitions == first.partitions;

@@ -17,13 +17,15 @@ namespace opentrn {
 struct PlanRun {
   bool ok = true;
   exec::Fault fault;
-  std::string difference;  // from the interpreter, "" for none
-  std::string literal;     // why the program was not planned, ""
+  std::string difference;   // from the interpreter, "" for none
+  std::string literal;      // why the program was not planned, ""
+  std::vector<int> groups;  // of each stage
 };
 
+// `poisoned`: bytes of tile memory that are overwritten before each group.
 inline PlanRun run_plan(const std::shared_ptr<const isa::Program>& program, const spec::Chip& chip,
-                        std::span<std::byte* const> buffers, std::span<const exec::ScalarValue> scalars = {}) {
-  constexpr size_t kPoisoned = size_t{32} << 20;
+                        std::span<std::byte* const> buffers, std::span<const exec::ScalarValue> scalars = {},
+                        size_t poisoned = size_t{32} << 20) {
   static exec::WorkerMemory trn2(spec::chip("trn2"));
   std::unique_ptr<exec::WorkerMemory> other;
   if (chip.name != "trn2") other = std::make_unique<exec::WorkerMemory>(chip);
@@ -34,12 +36,13 @@ inline PlanRun run_plan(const std::shared_ptr<const isa::Program>& program, cons
   std::mt19937 random(7);
   PlanRun run;
   run.literal = plan.literal_reason();
+  for (int stage = 0; stage < plan.stages(); ++stage) run.groups.push_back(plan.groups(stage));
   for (int stage = 0; stage < plan.stages() && run.ok; ++stage) {
     std::vector<int> order(static_cast<size_t>(plan.groups(stage)));
     for (size_t g = 0; g < order.size(); ++g) order[g] = static_cast<int>(g);
     std::ranges::shuffle(order, random);
     for (const int group : order) {
-      std::memset(memory.arena(kPoisoned), 0xFF, kPoisoned);  // a read before a write shows
+      std::memset(memory.arena(poisoned), 0xFF, poisoned);  // a read before a write shows
       run.ok = plan.run(stage, group, buffers, values, memory, run.fault) && run.ok;
     }
   }

@@ -267,6 +267,10 @@ TEST(Kernels, OperandsHaveTheSameRows) {
               HasSubstr("operand 1 is used once per row, its innermost count is 8, not 1"));
   EXPECT_THAT(of("gpsimd gpsimd_kernel f32 a[t0] [0:64] [1,3][1,1] <- f32 b[t1] [0:64] [8,4][1,8] kernel=sum", sum),
               HasSubstr("operand 1 of kernel 'sum' has other outer dimensions than the row operand"));
+  // A dimension less than others: one element per row.
+  EXPECT_EQ(of("gpsimd gpsimd_kernel f32 a[t0] [0:64] [1,4] <- f32 b[t1] [0:64] [8,4][1,8] kernel=sum", sum), "sound");
+  EXPECT_THAT(of("gpsimd gpsimd_kernel f32 a[t0] [0:64] [1,1][1,1] <- f32 b[t1] [0:64] [1,8] kernel=sum", sum),
+              HasSubstr("operand 1 of kernel 'sum' has other outer dimensions than the row operand"));
 }
 
 TEST(Structure, Declarations) {
