@@ -64,8 +64,8 @@ def demo():
         "eager.vs_cpu.demo_step",
         ratio,
         "ratio",
-        "<= 6",
-        ratio <= 6,
+        "<= 1.3",
+        ratio <= 1.3,
         f"neuron {report['host_s_per_step']:.3f} s, cpu {report['compare']['host_s_per_step']:.3f} s",
     )
 

@@ -108,7 +108,9 @@ def show(
     step: int = typer.Option(None, help="In a profile: only the launches of this step."),
     top: int = typer.Option(12, help="In a profile: programs listed."),
     chip: str = typer.Option(None, help="For a program file: chip to check and time it on; default: the program's."),
-    plan: bool = typer.Option(False, "--plan", help="How this machine executes the program, instead of its instructions."),
+    plan: bool = typer.Option(
+        False, "--plan", help="How this machine executes the program, instead of its instructions."
+    ),
 ) -> None:
     """Print a program's instructions, or what a profile holds: programs by time, engines, steps."""
     from . import show as command

@@ -11,7 +11,9 @@ from .common import console, core, engine_table, find_chip, load_program, time_t
 from .errors import UserFault
 
 
-def show(path: pathlib.Path, program: int | None, step: int | None, top: int, chip: str | None, plan: bool = False) -> None:
+def show(
+    path: pathlib.Path, program: int | None, step: int | None, top: int, chip: str | None, plan: bool = False
+) -> None:
     if not path.exists():
         raise UserFault(f"there is no program or profile {path}")
     if path.is_dir():
