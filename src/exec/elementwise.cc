@@ -136,8 +136,11 @@ class Elementwise final : public Operation {
     Input input[3], tile_input[2];
     for (int s = 0; s < sources_; ++s) input[s] = Input(*staged[s].operand, staged[s].at, from_src_[s], buffers + 2 + 2 * s);
     for (int s = 0; s < 2; ++s)
-      if (tile_at[s] && !per_partition_)
-        tile_input[s] = Input(broadcast_[s], const_cast<std::byte*>(tile_at[s]), from_tile_[s], buffers + 6 + 2 * s);
+      if (tile_at[s] && !per_partition_) {  // read chunk by chunk, while dst is written
+        Staged tile{&broadcast_[s], const_cast<std::byte*>(tile_at[s])};
+        stage_if_overlapping(tile, dst_, dst_at, frame, 3 + s);
+        tile_input[s] = Input(*tile.operand, tile.at, from_tile_[s], buffers + 6 + 2 * s);
+      }
     Reduction reduction;
     if (row_) reduction = Reduction(row_op_);
     if (row_) row_output = Output(row_, row_.address(frame.registers), to_row_, buffers + 8);

@@ -23,8 +23,8 @@ struct Scratch {
     std::byte bytes[kChunk * 16 + 192];
   };
   Buffer buffer[kBuffers];
-  std::vector<std::byte> stage[4];   // whole operands, where source and destination overlap
-  Operand staged[4];                 // how those lie there
+  std::vector<std::byte> stage[5];   // whole operands, where source and destination overlap
+  Operand staged[5];                 // how those lie there
   std::vector<float> packed[2];      // nc_matmul; tensor_reduce over columns
   std::vector<uint64_t> registers;   // gpsimd_kernel
 };

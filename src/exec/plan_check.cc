@@ -45,7 +45,7 @@ struct PlanCheck::Impl {
 
   std::byte* copy_of(std::byte* address) {
     for (Range& range : ranges)
-      if (address >= range.begin && (address < range.end || address == range.begin))
+      if (address >= range.begin && address < range.end)
         return range.copy.data() + (address - range.begin);
     return address;
   }

@@ -132,16 +132,19 @@ TEST(TensorScalar, ImmediateArgumentAndTileOperands) {
 }
 
 TEST(TensorScalar, TheScalarsTileMayLieInTheDestination) {
-  for (const int n : {4, 64}) {
+  struct Case {
+    int partitions, n, column;
+  };
+  for (const auto& [partitions, n, column] : {Case{6, 4, 0}, Case{6, 64, 0}, Case{128, 10, 3}, Case{128, 15, 14}}) {
     Machine m;
-    const AccessPattern x = Machine::row(DType::f32, 6, n), first = Machine::row(DType::f32, 6, 1);
+    const AccessPattern x = Machine::row(DType::f32, partitions, n), one = Machine::row(DType::f32, partitions, 1, 4 * column);
     m.fill(x, [](int64_t p, int64_t i) { return static_cast<double>(100 * p + i); });
     Instruction& i = m.emit(Opcode::tensor_scalar, Engine::vector, x, {x});
     i.op0 = AluOp::subtract;
-    i.s0 = Scalar::of(first);
+    i.s0 = Scalar::of(one);
     ASSERT_TRUE(m.run());
-    for (int p = 0; p < 6; ++p)
-      for (int j = 0; j < n; ++j) EXPECT_EQ(m.get(x, p, j), j);
+    for (int p = 0; p < partitions; ++p)
+      for (int j = 0; j < n; ++j) EXPECT_EQ(m.get(x, p, j), j - column);
   }
 }
 
